@@ -1,6 +1,6 @@
-"""Advice for runs in which no policy was certified: a budget or limits with which the test should pass.
+"""Advice for runs in which no policy was certified: the budget, or the limits, with which the test should pass.
 
-If even the closest policy broke a limit, the advice says that no policy was found that meets the limits.
+If even the best candidate broke a limit, the advice instead says that no policy was found that meets the limits.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from clearance.certificates.sequential_test import Evidence, slack_needed
 from clearance.certificates.verdict_words import as_written, join_some
 from clearance.core.arrays import Array
 
-MOST = 1e9  # episodes beyond which no budget is named
+MOST = 1e9  # if more episodes than this are needed, no budget is named
 
 
 def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:
-    """Return one sentence of advice from the test `seen` of the policy that came closest to a certificate.
+    """Return one sentence of advice, from the test of the policy that came closest to a certificate.
 
+    seen   the evidence of this test
     b      the limits [I]
     steps  environment steps of the whole run
-    test   environment steps of its last test
+    test   environment steps of the last test of the run
     names  the names of the constraints [I]
-    costs  which constraints are costs [I]
+    costs  mask [I] of the constraints that are costs
     """
     slack, sd, n = seen.mean[1:] - b, seen.sd[1:], seen.episodes
     error = sd / np.sqrt(max(n, 1))
@@ -47,11 +48,11 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
 
 
 def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:
-    """Return the number of environment steps with which a whole run should certify the observed slack [I].
+    """Return the number of environment steps with which a run should certify a policy with the slack `slack` [I].
 
-    Return None if that takes more than `MOST` episodes. `seen` is a test in which one episode's estimate had the
-    standard deviation sd [I]. The whole run took `steps` steps and its last test `test` of them; this share is assumed
-    to stay the same.
+    Return None if that takes more than `MOST` episodes. `seen` is the evidence of a test in which one episode's
+    estimate had the standard deviation sd [I]. The whole run took `steps` steps, and its last test took `test` of them;
+    the result assumes that a larger run spends the same share on the test.
     """
     width = np.array([bets.width for bets in seen.tally.up[1:]])
     n = float(max(seen.episodes, 1))

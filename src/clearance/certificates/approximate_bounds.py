@@ -1,8 +1,8 @@
 """Confidence bounds that hold only approximately, for comparison. No verdict of this library depends on them.
 
-Student's t requires a normal mean, the bootstrap a sample that represents the whole distribution. With both, the data
-may be checked only once. If costs come from rare events, both certify unsafe policies more often than δ allows, as the
-tests show.
+Student's t assumes that the mean is normally distributed, and the bootstrap that the sample represents the whole
+distribution. With either of them, the data may be checked only once. If costs come from rare events, both certify
+unsafe policies more often than δ allows, as the tests show.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clearance.core.errors import InputError
 
 
 def approximate_student_t(x: Array, delta: float) -> float:
-    """Return the usual lower bound of a mean, x̄ − t_{1−δ, n−1} s/√n.
+    """Return x̄ − t_{1−δ, n−1} s/√n, the usual lower confidence bound of a mean.
 
     Its confidence may be lower than the claimed 1 − δ.
     """
@@ -24,7 +24,7 @@ def approximate_student_t(x: Array, delta: float) -> float:
 
 
 def approximate_bootstrap(x: Array, delta: float, *, seed: int = 0, resamples: int = 2000) -> float:
-    """Return a lower bound of the mean by the percentile bootstrap: the δ-quantile of the means of resamples of x."""
+    """Return a lower confidence bound of the mean: the δ-quantile of the means of bootstrap resamples of x."""
     n = _checked(x, delta)
     rng = np.random.default_rng(seed)
     means = np.array([x[rng.integers(0, n, n)].mean() for _ in range(resamples)])

@@ -1,4 +1,4 @@
-"""The assumptions of a certificate from samples, in plain words, for its scope."""
+"""The assumptions of certificates from samples, as texts that are part of the certificate's scope."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ CONSTANT = "Every episode gave the same sums: environment and policy must be det
 
 
 def assume(*assumptions: str) -> str:
-    """Return one sentence that lists the given assumptions, to append to the scope of a certificate."""
+    """Return one sentence that lists the given assumptions. It is appended to the scope of a certificate."""
     return f" Assumed: {'; '.join(assumptions)}." if assumptions else ""

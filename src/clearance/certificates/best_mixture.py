@@ -3,9 +3,9 @@
     max Σ_m w_m J_r(m)    subject to   Σ_m w_m J_gi(m) ≥ b_i + margin_i,   w on the simplex
 
 The solution is a vertex, which mixes at most I + 1 policies. If the uniform mixture of all policies meets the same
-limits, the solution earns at least as much. Values from samples are noisy, and the program would pick the lucky
-policies. So `candidate_search` measures the chosen policies again and solves again, until the choice is based on enough
-samples. Certificates use fresh samples.
+limits, the solution has at least the same reward. Values estimated from samples are noisy, and the program would prefer
+policies that were lucky. So `candidate_search` measures the chosen policies again and solves again, until the choice is
+based on enough samples. Certificates use fresh samples.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from scipy.optimize import linprog
 
 from clearance.core.arrays import Array
 
-# Whether one policy replaces a mixture: where it loses little, always, or never.
+# Whether to return a single policy instead of a mixture: if it loses little reward, always, or never.
 Single = Literal["prefer", "require", "never"]
 SINGLE = ("prefer", "require", "never")
-MOST_LOST = 0.01  # what one policy may lose of the reward that the mixture earns beyond the safest one
+MOST_LOST = 0.01  # the loss of reward to accept, as a share of the reward that the mixture has beyond the safest one
 
 
 def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) -> Array | None:
     """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] subject to J_g ≥ b + margin.
 
-    single  "never": any mixture is allowed. "prefer": a single policy is returned if it earns only a little less than
-            the mixture. "require": only a single policy is allowed
+    single  "never": return any mixture. "prefer": return a single policy if its reward is only a little less than that
+            of the mixture. "require": return a single policy only
 
     Return None if no such mixture or policy exists.
     """
@@ -43,16 +43,16 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 
 
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
-    """Return how much less than a mixture with reward J_r a single policy may earn and still be preferred.
+    """Return the largest loss of reward with which a single policy is still preferred to a mixture with reward J_r.
 
-    It is a share of J_r minus the reward of the safest mixture. The mixture is of policies with values J [n, 1+I],
-    under the limits b [I].
+    The loss is a fixed share of the difference between J_r and the reward of the safest mixture. The mixtures are of
+    policies with values J [n, 1+I], under the limits b [I].
     """
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 
 
 def safest_single(J: Array, b: Array) -> Array:
-    """Return weights w [n] that select one policy: the one whose smallest slack J_gi − b_i is largest."""
+    """Return weights w [n] that select one policy: the one with the largest smallest slack min_i (J_gi − b_i)."""
     return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
@@ -77,7 +77,7 @@ def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | Non
 
 
 def safest_weights(J: Array, b: Array) -> Array:
-    """Return the weights w [n] of the mixture whose smallest slack is largest.
+    """Return the weights w [n] of the safest mixture, whose smallest slack is as large as possible.
 
     J [n, 1+I] are the values of the policies, and b [I] are the limits.
     """
@@ -103,7 +103,7 @@ def _in_units(x: Array) -> Array:
 
 
 def spread_evenly(n: int, most: int, first: float = 0.0) -> NDArray[np.int64]:
-    """Return at most `most` evenly spread indices from 0 to n−1; the last index is always among them.
+    """Return at most `most` evenly spaced indices from 0 to n−1; the last index is always among them.
 
     `first` is a share from 0 to 1: the first n·first indices are left out.
     """

@@ -4,19 +4,20 @@ To test E X ≤ m for X ∈ [low, high], bet a share c of the capital on every s
 
     W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low),    c on a grid in (0, (high − low)/(m − low))
 
-Even on the smallest possible X, a bet keeps a small share of its capital. Bets far above 1 are therefore possible if m
-is near the lower end, such as a cost limit of 25 in a range of 1000.
+Each bet keeps a small share of its capital even if X has its smallest possible value. So bets far above 1 are possible
+if m is near the lower end of the range, such as a cost limit of 25 in a range of 1000.
 
 If E[X_i | past] ≤ m, no bet gains on average, so P(W_n ≥ 1/δ for some n) ≤ δ by Ville's inequality. The hypothesis is
-rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital against another
-m comes from the same bets, without the bets that could lose more than their capital against that m. So the capital
-falls as m grows, and the smallest m that is not rejected is a lower confidence bound of the mean. A test or a bound is
-wrong only if the capital at the true mean reaches 1/δ, which has probability at most δ for all tests and bounds
-together.
+rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample.
+
+The capital against another value of m comes from the same bets; bets that could lose more than their capital against
+that value are left out. So the capital falls as m grows, and the smallest m that is not rejected is a lower confidence
+bound of the mean. A test or a bound is wrong only if the capital at the true mean reaches 1/δ, which has probability at
+most δ for all tests and bounds together.
 
 Gains that may come from rounding do not count: every sum is lowered by a bound of its rounding error. The bets are
-about J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite precision), so
-they are placed against E X ≤ m + bias.
+about J. The mean of X may differ from J by at most a known `bias` (random bits, discounts and sums have finite
+precision), so the bets are placed against E X ≤ m + bias.
 """
 
 from __future__ import annotations
@@ -29,40 +30,40 @@ from clearance.core.arrays import Array
 from clearance.core.compiled.episodes import log_wealth
 from clearance.core.errors import InputError
 
-# From bets that suit rare events to ones for means within 1e-4 of a standard deviation of the limit.
+# The largest bets suit rare events; the smallest suit means that are only 1e-4 standard deviations from the limit.
 BETS = 0.99 * 2.0 ** (-np.arange(26) / 2)
 # log(1 + x) ≥ x − x²/2 + x³/3 − QUARTIC x⁴ for |x| ≤ c: the rest of the series, Σ_k (−x)^k/(k+4), is largest at x = −c.
-# The closed form of a small c has lost most of its digits.
+# For small c, the closed form loses most of its digits by cancellation.
 _SERIES = sum(BETS**k / (k + 4) for k in range(60))
 _CLOSED = (-BETS - BETS**2 / 2 - BETS**3 / 3 - np.log1p(-BETS)) / BETS**4
 QUARTIC = np.where(BETS < 0.5, _SERIES, _CLOSED) * (1 + 1e-13)
-# Bets above 1 continue the grid, for x ≥ −LARGEST_LOSS: as many of them as m allows, and the largest that it allows.
-# QUARTIC[0] serves them all: the series that ends with −x⁴/4 lies below log(1 + x) for every x > 0.
+# Bets above 1 continue the grid, valid for x ≥ −LARGEST_LOSS. The grid has as many of them as m allows, and also the
+# largest bet that m allows. QUARTIC[0] is valid for all of them, since x − x²/2 + x³/3 − x⁴/4 < log(1 + x) for x > 0.
 LARGER = 0.99 * 2.0 ** (np.arange(1, 41) / 2)
 LARGEST_LOSS = 0.98
-CLOSE = 1.1  # a bet of the grid that is so close to the largest one gives way to it
-# Smaller bets than this pay after 10⁵ episodes at the earliest, and have less of the capital. The largest one has no
-# neighbour above it to share the work with, and has twice as much.
+CLOSE = 1.1  # a bet of the grid is left out if the largest bet is less than CLOSE times as large
+# Bets smaller than RARE gain only after 10⁵ episodes or more, so they get less of the capital. The largest bet gets
+# twice the capital, since no larger neighbour covers part of its range.
 RARE = 0.02
 ULP = 2.0**-53
-SHORTEST = 1e-60  # range of samples whose fourth power is a number
-MOMENTS = 100  # roundings, beside those of the sums, of moments that were scaled and shifted
+SHORTEST = 1e-60  # the shortest range of samples whose fourth power does not underflow
+MOMENTS = 100  # the number of roundings, in addition to those of the sums, in moments that were scaled and shifted
 
 
 @dataclass(eq=False)
 class Bets:
-    """Bets that J > m, for one limit m; they test whether J > m, and give lower confidence bounds of J.
+    """Bets against the hypothesis J ≤ m, for one limit m; they test whether J > m and give lower bounds of J.
 
     The bets are placed on samples X with |E X − J| ≤ `bias`; X and J lie in [low, high]. The capital of the bets
     against m is computed exactly. The capital against any other value is bounded from below by four moments of the
-    samples, so that a confidence bound does not need the samples again.
+    samples, so the samples need not be kept to compute a confidence bound.
 
     likely     (slack, standard deviation) that earlier samples suggest: more capital is put on bets that suit these two
                numbers; the bounds are valid whatever these numbers are
     bets       the sizes c of the bets [n]; each starts with a share of the capital (`log_prior` is its log)
     wealth     the log of the growth of each bet's capital so far [n]
     sums       the sums of z^k, k = 0..4, over all scaled samples z
-    given      the limit before the bias is added to it
+    given      the limit m as given, before the bias is added
     """
 
     m: float
@@ -80,7 +81,7 @@ class Bets:
     def __post_init__(self) -> None:
         self.given = float(self.m)
         check_bets(self.given, self.low, self.high, self.bias)
-        self.m = float(np.clip(self.m + self.bias, self.low, self.high))  # beyond the range nothing is left to bet on
+        self.m = float(np.clip(self.m + self.bias, self.low, self.high))  # outside the range, no bet is possible
         self.bets = self._grid()
         self.wealth, self.sums = np.zeros(len(self.bets)), np.zeros(5)
         prior = np.minimum(self.bets / RARE, 1.0) * np.where(self.bets == self.bets.max(), 2.0, 1.0)
@@ -175,10 +176,11 @@ class Bets:
         return c * m1 - c**2 * m2 / 2 + c**3 * m3 / 3 - quartic * c**4 * m4 - self._moment_error(abs(shift))
 
     def take_moments(self, sums: Array, about: float, updates: int) -> None:
-        """Take samples x as given by their moments Σ (x − about)^k, k = 0..4, in place of all samples so far.
+        """Replace all samples so far by samples x that are given by their moments Σ (x − about)^k, k = 0..4.
 
         The capital is then the lower bound that follows from the moments. `updates` is the number of batches in which
-        the moments were added up. In a range so short that its fourth power vanishes, nothing is bet.
+        the moments were added up. If the range is so short that its fourth power is 0 in floating point, no bet is
+        placed.
         """
         if self.width < SHORTEST:
             self.sums, self.wealth = np.append(sums[0], np.zeros(4)), np.zeros(len(self.bets))
@@ -206,17 +208,17 @@ class Bets:
 
     @property
     def _wealth_error(self) -> Array:
-        """A bound [n] on the rounding error of each bet's log capital Σ log(1 + c z), summed over the scaled samples z.
+        """A bound [n] on the rounding error of Σ log(1 + c z), the log capital of a bet c, over the scaled samples z.
 
-        c is the bet. Since 1 + c z ≥ 0.01, the logarithm magnifies the four roundings of c z by up to 100. The sizes of
-        the sums are bounded by |log(1 + x)| ≤ 4.7 |x| for x ≥ −0.99. At most 1024 logarithms are added in a row.
+        Since 1 + c z ≥ 0.01, the logarithm magnifies the four roundings of c z by at most 100. The sizes of the sums
+        are bounded by |log(1 + x)| ≤ 4.7 |x| for x ≥ −0.99. At most 1024 logarithms are added in a row.
         """
         n, size = self.sums[0], self._absolute[1]
         additions = 1024 + n / 2**15 + self.updates
         return ULP * (3 * n + self.bets * size * (400 + 4.7 * (additions + 8)))
 
     def _moment_error(self, shift: float) -> Array:
-        """Return a bound [n] on the rounding error of each bet's log capital if it is computed from four moments.
+        """Return a bound [n] on the rounding error of each bet's log capital as computed from the four moments.
 
         The bets are against values up to shift·(high − low) away from the tested limit m. The errors come from NumPy's
         pairwise sums and from cancellation.
@@ -251,7 +253,7 @@ def check_bets(m: float, low: float, high: float, bias: float) -> None:
 
 
 def check_within(x: Array, low: float, high: float) -> None:
-    """Raise InputError if a sample in x lies outside [low, high], since the test would be invalid."""
+    """Raise InputError if a sample in x lies outside [low, high]; the test would be invalid."""
     if len(x) and not (x.min() >= low and x.max() <= high):
         raise InputError(
             f"a sample lies outside its declared bounds [{low:.17g}, {high:.17g}]: {x.min():.17g} .. {x.max():.17g}"

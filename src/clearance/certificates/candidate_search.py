@@ -1,10 +1,11 @@
 """Search for the best certified policy by samples: measure all candidates, choose a mixture, test it, repeat.
 
-A mixture is chosen by a linear program over the estimated values (`best_mixture`), with the slack that its test will
-need. The first test is short and safe if some mixture should pass it. Once a mixture has passed, the rest of the budget
-is used to test the mixture with the largest reward that should pass, if it earns more. The tests use fresh episodes and
-spend fixed shares of δ, which sum to δ. The samples of a test also improve later estimates, but its verdict depends on
-its own episodes alone. Of several certified mixtures, the one with the largest reward is returned.
+A linear program over the estimated values (`best_mixture`) chooses a mixture with the slack that its test will need. If
+some mixture should pass a short test, the first test is short, with a safe mixture. Once a mixture has passed, the rest
+of the budget is used to test the mixture with the largest reward that should pass, if it beats the certified one.
+
+The tests use fresh episodes and spend fixed shares of δ, which sum to δ. The samples of a test also improve later
+estimates, but its verdict depends only on its own episodes. The best certified mixture is returned.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from clearance.certificates.sequential_test import (
 from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 
-LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (`ledger`), that the tests spend
-LOOK = 0.08  # share of the budget for a first look at all candidates
-AGAIN = 0.15  # share of what is left for another look at those that the program picks
-PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
-LONG = 0.5  # share of what is left from which on a test is long
-LONGER = 1.2  # factor on the mean length of episodes seen so far, to plan with: later ones may be longer
-PLANNED = 0.7  # share of a test within which it should pass
-LUCK = (PLANNED, 1.5), (0.95, 1.5), (PLANNED, 0.75), (PLANNED, 0.0), (0.95, 0.0)  # (that share, standard errors) of a
-# long test: it should pass within the share even if its samples are so many errors worse; tried in turn
+LEVELS = (0.6, 0.2, 0.1, 0.1)  # the shares of the search's δ that its tests spend (`ledger` defines this δ)
+LOOK = 0.08  # the share of the budget for the first measurement of all candidates
+AGAIN = 0.15  # the share of the remaining steps for measuring again the candidates that the program chooses
+PARTS = (0.15, 0.6, 1.0)  # shares of the remaining steps for a test: the first one with which a mixture should pass
+LONG = 0.5  # a test that takes at least this share of the remaining steps is long
+LONGER = 1.2  # plans use the mean length of the episodes so far times this factor, since later ones may be longer
+PLANNED = 0.7  # a test should pass within this share of its length
+LUCK = (PLANNED, 1.5), (0.95, 1.5), (PLANNED, 0.75), (PLANNED, 0.0), (0.95, 0.0)  # (share, errors), tried in turn: a
+# long test should pass within the share of its length even if its samples are worse by that many standard errors
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
-WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
-SPREADS = 4  # solutions of the program until the spread of its answer is the one planned with
-GLANCE, SMALLEST = 4, 32  # episodes of a look at one candidate, and of a test, at least
+WORTHWHILE = 0.1  # once a test has passed, no further test is made with less than this share of the budget
+SPREADS = 4  # how often the program is solved, at most, until its solution has the spread that was assumed
+GLANCE, SMALLEST = 4, 32  # the smallest number of episodes of a measurement of one candidate, and of a test
 
 
 class Candidates(Protocol):
@@ -65,11 +66,11 @@ class Candidates(Protocol):
 
 
 class Attempt(NamedTuple):
-    """One mixture that was tested on fresh samples at its own share `delta` of δ.
+    """One mixture that was tested on fresh samples at the level `delta`, its own share of δ.
 
-    worth    the reward of the mixture, estimated from all samples of its components. It serves to choose between
-             certified mixtures: the tests' own estimates would favour the luckiest one
-    subject  the digest that identifies the tested policy and problem in a ledger of tests; empty if there is none
+    worth    the reward of the mixture, estimated from all samples of its components. It is used to choose between
+             certified mixtures, because the estimates of single tests would favour the luckiest mixture
+    subject  the digest that identifies the tested policy and problem in a ledger of tests; empty if there is no ledger
     """
 
     policy: Any
@@ -82,7 +83,7 @@ class Attempt(NamedTuple):
 class Search(Protocol):
     """A protocol for objects that test policies on samples to find the best certified one.
 
-    steps  environment steps of the search
+    steps  environment steps of the search so far
     spent  environment steps that were spent on the candidates before the search
     """
 
@@ -90,7 +91,7 @@ class Search(Protocol):
     spent: int
 
     def run(self) -> tuple[Attempt, ...]:
-        """Run all tests that the budget allows and that are likely to be useful; return one attempt for each test."""
+        """Run all tests that the budget allows and that seem useful; return one attempt for each test."""
         ...
 
     def episodes(self, policy: Any, /) -> Episodes:
@@ -99,29 +100,29 @@ class Search(Protocol):
 
     @property
     def tolerated_loss(self) -> float:
-        """The reward that a certified single policy may lose against the best certified mixture and still be chosen."""
+        """The loss of reward with which a certified single policy is still preferred to the best certified mixture."""
         ...
 
     def explain(self, attempt: Attempt, /) -> str:
-        """Return a sentence that explains why the policy of `attempt` earns less than it could; "" if not known."""
+        """Return a sentence that explains why the policy of `attempt` does not have a larger reward; "" if unknown."""
         ...
 
 
 def least_episodes(candidates: int) -> int:
-    """Return the smallest number of episodes for a search: two measurements of all `candidates`, and one test."""
+    """Return the smallest number of episodes for a search: two measurements of each candidate, and one test."""
     return 2 * GLANCE * candidates + SMALLEST
 
 
 @dataclass(eq=False)
 class CandidateSearch:
-    """The search by samples: it holds the candidates, estimates of their J that are refined as needed, and the budget.
+    """The search by samples. It holds the candidates, the estimates of their J so far, and the budget.
 
     b, delta  the limits [I], and the error probability δ of all tests together
     budget    environment steps of the whole search; `key` is its random stream
-    fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
+    fallback  weights [count] of a mixture that is known to be safe, or None; it is the last test if no other has passed
     reserve   environment steps reserved for the test of the fallback
-    single    whether one candidate is tested in place of a mixture (see `best_mixture`)
-    attempts  the tests so far, of mixtures with these `weights`; `steps` and `spent` are as in `Search`
+    single    whether to test single candidates instead of mixtures (see `best_mixture`)
+    attempts  the tests so far; `weights` are the weights of the tested mixtures. `steps` and `spent` are as in `Search`
     """
 
     candidates: Candidates
@@ -175,9 +176,9 @@ class CandidateSearch:
 
     @property
     def _lengths(self) -> Array:
-        """The assumed environment steps per episode of each candidate [count], for planning.
+        """The environment steps per episode of each candidate [count] that plans assume.
 
-        It is the mean so far, with a reserve, but at most the expected length that the problem states.
+        The number is the mean so far times a factor above 1, but at most the expected length that the problem states.
         """
         longest = np.full(len(self.n), self.sources[0].episode_steps)
         if np.any(self.looked < GLANCE):
@@ -186,7 +187,7 @@ class CandidateSearch:
 
     @property
     def episode(self) -> float:
-        """The assumed environment steps per episode of the candidate with the longest episodes."""
+        """The environment steps per episode that plans assume for the candidate with the longest episodes."""
         return float(self._lengths.max())
 
     def _learn(self, m: int, seen: Component) -> None:
@@ -210,11 +211,11 @@ class CandidateSearch:
         return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
 
     def run(self) -> tuple[Attempt, ...]:
-        """Run all tests that the budget allows and that are likely to be useful; return one attempt for each test."""
+        """Run all tests that the budget allows and that seem useful; return one attempt for each test."""
         count = self.candidates.count
         for m in range(count):
             self._look(m, max(GLANCE, int(LOOK * self.budget / self.episode / count)))
-        wanted = int(LOOK * self.budget / self.episode / count)  # more of them, where episodes have ended early
+        wanted = int(LOOK * self.budget / self.episode / count)  # more than before if episodes were short
         for m in range(count):
             if wanted > self.looked[m]:
                 self._look(m, wanted - int(self.looked[m]))
@@ -230,7 +231,7 @@ class CandidateSearch:
         return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Test one more mixture, as test j at level `delta` within `left` steps; return False if none seems useful."""
+        """Choose and test a mixture, as test j at level `delta` within `left` steps; return False if none is useful."""
         if self.certified and left < WORTHWHILE * self.budget:
             return False
         left -= 0.0 if self.certified or self.fallback is None else self.reserve
@@ -247,10 +248,11 @@ class CandidateSearch:
         return True
 
     def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
-        """Measure the mixture that looks safest again, repeatedly; then choose one for a test at level `delta`.
+        """Choose a mixture for a test at level `delta`, after repeated measurements of the one that looks safest.
 
-        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. Return the weights
-        of the richest mixture that is expected to pass, else of the safest, and the share of the budget for its test.
+        Of many mixtures measured with few samples, the one that looks safest is usually just the luckiest. Return
+        (weights, share of the budget for the test). The mixture is the one with the largest reward among those expected
+        to pass, or the safest one if none is expected to pass. `left` are the steps that remain.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         for _ in range(200):
@@ -262,9 +264,9 @@ class CandidateSearch:
         return self._safest(delta, left) if w is None else w, part
 
     def _safest(self, delta: float, left: float) -> Array:
-        """Return the weights of the mixture whose smallest slack is largest, by pessimistic values.
+        """Return the weights of the mixture whose smallest slack is largest, for values lowered by PESSIMISM.
 
-        Slacks are measured in units of the slack that a test at level `delta` with the `left` steps needs.
+        Slacks are measured in units of the slack that a test at level `delta` with `left` steps needs.
         """
         sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
         episodes = max(PLANNED * affordable_episodes(left, self.episode), 1)
@@ -275,15 +277,15 @@ class CandidateSearch:
         return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
-        """Return (weights, share): the best mixture that should pass a test, and the share of the budget for this test.
+        """Return (weights, share): the best mixture that should pass a test, and the share of the `left` steps for it.
 
-        The weights are None if there is no such mixture. The shares in `parts` of the `left` steps are tried in order.
-        Mixtures chosen by the linear program are measured again, until the steps reserved for this are spent. The final
-        choice uses pessimistic values, in which a policy with few samples looks bad.
+        The weights are None if there is no such mixture. The shares in `parts` are tried in order. Before the final
+        choice, the mixtures that the linear program chooses are measured again, until the steps reserved for this are
+        spent. The final choice uses pessimistic values: those of policies with few samples are lowered most.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
-        for turn in range(200):  # bold and pessimistic choices in turn: a test may take either
+        for turn in range(200):  # alternate between optimistic and pessimistic values: a test may use either mixture
             affordable = affordable_episodes(stop - self.steps, self.episode)
             w, _ = self._best(delta, left, parts, turn % 2 * PESSIMISM)
             w = best_weights(self.J, self.b) if w is None else w
@@ -295,10 +297,10 @@ class CandidateSearch:
     def _best(
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
     ) -> tuple[Array | None, float]:
-        """Return (weights, budget share) of the best mixture for values lowered by `pessimism` standard errors.
+        """Return (weights, share) of the best mixture for values lowered by `pessimism` standard errors.
 
         The share is the first one in `parts` such that some mixture should pass a test with this share of the `left`
-        steps. The result is (None, 1) if there is none.
+        steps. The result is (None, 1) if there is no such share.
         """
         low = self.J - pessimism * self.doubt
         careful = not self.certified and self.fallback is None
@@ -309,11 +311,10 @@ class CandidateSearch:
         return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
 
     def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
-        """Return (weights, budget share) for a long test that leaves few steps; (None, 1) if no mixture should pass.
+        """Return (weights, share) for a long test, which uses most of the steps; (None, 1) if no mixture should pass.
 
-        `low` [count, 1+I] are the assumed values. If possible, the mixture should pass even with bad luck in the
-        samples. The share of the `left` steps is the smallest one in `parts` that loses little reward: a shorter test
-        may need a mixture that earns less.
+        `low` [count, 1+I] are the assumed values. If possible, the mixture should pass even with unlucky samples. With
+        a shorter test it may have less reward: return the smallest share of `left` in `parts` that loses little reward.
         """
         for planned, errors in LUCK:
             found = [(self._best_for(low, part * left, delta, errors, planned), part) for part in parts]
@@ -329,9 +330,9 @@ class CandidateSearch:
     ) -> Array | None:
         """Return the weights of the best mixture that should pass a test with `steps` steps; None if none should.
 
-        It should pass within the share `planned` of the test, even if samples are off by `errors` standard errors.
-        `low` [count, 1+I] are the assumed values. The program also assumes spread and length of episodes. It is solved
-        again with the spread and length of its solution, until these are no larger than assumed.
+        It should pass within the share `planned` of the test, even if samples are worse by `errors` standard errors.
+        `low` [count, 1+I] are the assumed values. The linear program needs an assumption on the spread and the length
+        of episodes. It is solved again with those of its solution, until these are no larger than assumed.
         """
         sd, length, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), float(np.median(self._lengths)), None
         for _ in range(SPREADS):
@@ -357,7 +358,7 @@ class CandidateSearch:
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Return whether weights w seem to earn more than any certified mixture, by more than a standard error."""
+        """Return whether weights w seem to have more reward than any certified mixture, by over one standard error."""
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
         doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
         return float((w - best) @ self.J[:, 0]) > doubt
@@ -365,13 +366,13 @@ class CandidateSearch:
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
         """Test the mixture with weights w on fresh episodes, as test j of the search, at level `delta`.
 
-        The test takes `budget` steps, or up to `most` if it should pass with these. Unless `patient` is true, it stops
-        when a pass has become unlikely. Its episodes also update the estimates of the components for the next choice.
+        The test takes `budget` steps; if it should then pass with `most` steps, it is continued up to `most`. Unless
+        `patient` is true, it stops when a pass has become unlikely. Its episodes also update later estimates.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])
         seen = gather(source, self.b, delta, fold(self.key, j), budget, likely=likely, impatient=not patient)
-        if should_pass(seen, self.b, affordable_episodes(most, self.episode)):  # a test that nearly passed has no price
+        if should_pass(seen, self.b, affordable_episodes(most, self.episode)):  # continue a test that nearly passed
             seen = gather(source, self.b, delta, seen.key, most, impatient=not patient, start=seen.standing)
         self.steps += seen.steps
         self.attempts.append(Attempt(mixture, seen, delta, float(seen.mean[0])))
@@ -381,16 +382,16 @@ class CandidateSearch:
 
     @property
     def tolerated_loss(self) -> float:
-        """The reward that a certified single policy may lose against the best certified mixture and still be chosen."""
+        """The loss of reward with which a certified single policy is still preferred to the best certified mixture."""
         if self.single == "never" or not self.certified:
             return 0.0
         return tolerated_loss(self.J, self.b, max(float(self.weights[j] @ self.J[:, 0]) for j in self.certified))
 
 
 def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
-    """Return the certified attempt with the largest reward; if none is certified, the one closest to passing.
+    """Return the certified attempt with the largest reward; if none is certified, the one closest to passing, if any.
 
-    A single policy is preferred to a mixture that earns at most `tolerated_loss` more. Return None without attempts.
+    A single policy is preferred to a mixture whose reward is larger by at most `tolerated_loss`.
     """
     certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
     if not certified:

@@ -1,4 +1,4 @@
-"""The certificate: the proven or statistically confident statements about one policy of one problem."""
+"""The certificate: what is proven, or statistically confident, about one policy of one problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EvidenceKind = Literal["exact", "samples"]
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """The verdict on a policy, with its values, bounds and scope; `str` says it in words.
+    """The verdict on a policy, with its values, bounds and scope; `str` gives it in words.
 
     verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
     J_r, J_g, slack  values, and J_g − b
@@ -123,10 +123,10 @@ def build_certificate(
 ) -> Certificate:
     """Return the certificate of a policy with values J [1+I] between `bounds`; all certificates are made here.
 
-    parts       the values [1+I] of the components of a mixture
+    parts       the values [1+I] of each component of a mixture
     components  the number of components
     lam, bound  the prices of the limits, and an upper bound on the optimum, if known
-    more        other fields of the certificate, which `Certificate` explains like the remaining arguments
+    more        further fields of the certificate. The docstring of `Certificate` explains these and the other arguments
     """
     slack = J[1:] - b
     return Certificate(

@@ -1,6 +1,7 @@
-"""Write certificates as JSON, and read them back with a check of every field, since people rely on them.
+"""Write certificates as JSON, and read them back with a check of every field.
 
-A file may have been altered, together with its hash. Proofs are checked elsewhere; policy files do not contain them.
+The checks are needed because people rely on certificates, and a file may have been altered together with its hash.
+Proofs are checked by other code; policy files do not contain them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TEXTS = ("message", "scope")
 EACH = {"names": (str, "texts"), "costs": (bool, "of true and false")}  # one per constraint
 # Fields of certificates that version 0.1 wrote under other names.
 RENAMED = {"worst_slack": "worst_component_slack", "mode": "greedy_verdict"}
-# What stands for null in a certificate: a bound that is not there, a value that is not finite.
+# The values that replace null when a certificate is read: null means that a bound is missing or a value is not finite.
 GAPS = {"J_lower": -math.inf, "J_upper": math.inf, "J_g": math.nan, "slack": math.nan, "complementarity": math.nan}
 
 
@@ -40,12 +41,12 @@ def certificate_text(certificate: Certificate) -> str:
 
 
 def certificate_array(certificate: Certificate | None) -> dict[str, NDArray[Any]]:
-    """Return {"certificate": array of JSON text} for a policy file; an empty dict if there is no certificate."""
+    """Return {"certificate": array with the JSON text} for a policy file; an empty dict if there is no certificate."""
     return {} if certificate is None else {"certificate": np.array(certificate_text(certificate))}
 
 
 def read_certificate_text(where: AnyPath, text: str) -> Certificate:
-    """Return the certificate from the JSON text that `certificate_text` wrote; `where` is for error messages."""
+    """Return the certificate from JSON text written by `certificate_text`; `where` names the source in messages."""
     try:
         data = parse_json(text)
     except (ValueError, RecursionError):
@@ -60,14 +61,14 @@ def parse_certificate(
 ) -> Certificate:
     """Return the certificate from the JSON data of the file `where`.
 
-    Raise InputError that names the field if one is invalid or contradicts another. `is_proof` is a function that checks
-    the form of a proof; without it no proof is read.
+    Raise InputError that names the field if a field is invalid or contradicts another one. `is_proof` is a function
+    that checks the form of a proof; if it is None, no proof is read.
     """
     data = {RENAMED.get(name, name): value for name, value in data.items()}
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
     said |= {} if is_proof is not None else {"proof": None}
     I = len(said["b"]) if isinstance(said.get("b"), list) else 0
-    gaps = said.get("verdict") in VERDICTS[1:]  # what is CERTIFIED has all its numbers
+    gaps = said.get("verdict") in VERDICTS[1:]  # only a certificate that is not CERTIFIED may lack numbers
     rules = [
         ("verdict", said.get("verdict") in VERDICTS, f"one of {', '.join(VERDICTS)}"),
         ("greedy_verdict", said.get("greedy_verdict") in (None, *VERDICTS), f"null, or one of {', '.join(VERDICTS)}"),
@@ -90,7 +91,7 @@ def parse_certificate(
     proven = said.get("proof") is None or is_proof is None or is_proof(said["proof"], I)
     hold(where, [*rules, ("proof", proven, "null, or arrays that fit b")])
     first, *rest = said["J_lower"]
-    again = {"J_r_lower": first, "J_g_lower": rest}  # written twice, for those who read the file
+    again = {"J_r_lower": first, "J_g_lower": rest}  # stored a second time, for people who read the file
     hold(where, [(k, data.get(k, x) == x, "as in J_lower") for k, x in again.items()])
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
@@ -125,7 +126,7 @@ def is_count(x: Any, least: int) -> bool:
 def is_list(x: Any, n: int, gaps: bool = False, free: int = 0) -> bool:
     """Return whether x is a list of n numbers.
 
-    With `gaps` every entry may be null, else only the first `free` entries may be.
+    Some entries may also be null: all if `gaps` is true, else the first `free` entries.
     """
     if not (isinstance(x, list) and len(x) == n):
         return False

@@ -1,6 +1,6 @@
-"""Find numbers of a certificate that contradict each other, since a file may have been altered with its hashes.
+"""Find numbers of a certificate that contradict each other, as when a file was altered together with its hashes.
 
-Every result of `build_certificate` passes; a certificate that is refused cannot come from any model or samples.
+Every result of `build_certificate` passes these checks, so a certificate that fails was not computed by this library.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from clearance.certificates.certificate import Certificate
 
-# What rounding may put between two ways to compute the same number, relative to its size.
+# The largest difference, relative to size, that rounding may cause between two ways to compute the same number.
 ROUNDING = 1e-9
 
 
 def find_contradiction(said: Certificate) -> str | None:
-    """Return a text about the first field of a certificate that contradicts the others; None if there is none."""
+    """Return a text about the first field of a certificate that contradicts other fields; None if there is none."""
     return next((f"{field} {what}" for rule in RULES for field, what in rule(said)), None)
 
 
 def nearly(x: float, y: float, size: float = 0.0) -> bool:
-    """Return whether x and y are equal up to the rounding of numbers of their size, or of `size` if that is larger.
+    """Return whether x and y are equal up to rounding, relative to their size or, if larger, to `size`.
 
     Two numbers that are not finite count as equal.
     """
@@ -30,7 +30,7 @@ def nearly(x: float, y: float, size: float = 0.0) -> bool:
 
 
 def at_most(x: float, y: float) -> bool:
-    """Return whether x ≤ y up to rounding; true if x or y is NaN, which means not known."""
+    """Return whether x ≤ y up to rounding; true if x or y is NaN, which stands for an unknown number."""
     return not x > y or nearly(x, y)
 
 
@@ -49,9 +49,9 @@ def _values(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
-    """Yield (field, contradiction) if the verdict and the bounds of the certificate `said` do not agree exactly.
+    """Yield (field, contradiction) if the verdict contradicts the bounds of the certificate `said`.
 
-    UNDECIDED claims nothing, so it contradicts nothing.
+    The bounds are compared exactly. The verdict UNDECIDED claims nothing, so it always agrees.
     """
     low, high = said.J_lower[1:], said.J_upper[1:]
     if said.verdict == "CERTIFIED":

@@ -1,9 +1,10 @@
-"""Draw the episodes for a certificate on many workers, with the same evidence, bit for bit, as on one worker.
+"""Draw the episodes for a certificate on many workers; the evidence is bit-identical to that of one worker.
 
-The stream of an episode depends on its index alone, and bets are placed in the order of the indices:
+The random stream of an episode depends only on its index, and bets are placed in the order of the indices:
 `sequential_test.gather` requests the episodes begin .. begin + n − 1, decides, and requests the next episodes. Here the
-episodes are cut into blocks of fixed size, which any worker may draw, and joined in order. So the verdict does not
-depend on which worker draws a block or when it arrives. Only requested episodes are drawn, so none is discarded.
+requested episodes are split into blocks of fixed size. Any worker may draw a block, and the blocks are joined in order.
+So the verdict does not depend on which worker draws a block or when it is done. Only requested episodes are drawn, so
+none is discarded.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from clearance.certificates.episode_source import Batch, Episodes, blocks, join
 from clearance.cluster.executor import Executor, WorkerPool
 from clearance.core.arrays import Array
 
-BLOCK = 2**13  # episodes that one worker draws at a time
+BLOCK = 2**13  # the number of episodes that a worker draws at a time
 
 
 @dataclass(frozen=True, eq=False)
 class DistributedEpisodes:
-    """A source of episodes that the workers of a pool draw.
+    """A source of episodes that are drawn by the workers of a pool.
 
-    `which` is the index of the source in the list of sources that each worker holds.
+    `which` is the index of the original `source` in the list of sources that each worker holds.
     """
 
     source: Episodes

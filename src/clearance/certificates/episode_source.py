@@ -1,4 +1,4 @@
-"""The protocol of episode sources: bounded unbiased estimates of a policy's J, one per episode, for a certificate."""
+"""The protocol of episode sources. Each episode gives a bounded unbiased estimate of a policy's J for a certificate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Episodes(Protocol):
 
     @property
     def bias(self) -> Array:
-        """A bound [1+I] on the difference between the mean of the estimates and J, from finite precision."""
+        """A bound [1+I] on |E X − J|, where X is an estimate; the difference comes from finite precision."""
         ...
 
     @property
@@ -37,14 +37,14 @@ class Episodes(Protocol):
 
 
 def blocks(begin: int, n: int, size: int) -> list[tuple[int, int]]:
-    """Return (begin, length) of the blocks of `size` episodes into which the episodes begin .. begin + n − 1 are cut.
+    """Return (begin, length) of the blocks into which the episodes begin .. begin + n − 1 are split.
 
-    The last block may be shorter.
+    Each block has `size` episodes; the last one may be shorter.
     """
     return [(b, min(size, begin + n - b)) for b in range(begin, begin + n, size)]
 
 
 def join(parts: Sequence[Batch]) -> Batch:
-    """Join batches in the given order to one batch."""
+    """Join batches, in the given order, into one batch."""
     X, component, steps = zip(*parts, strict=True)
     return np.concatenate(X), np.concatenate(component), int(sum(steps))

@@ -1,16 +1,17 @@
-"""Test a whole ladder of mixtures of two policies on the same episodes, and certify the boldest one that passes.
+"""Test several mixtures of two policies on the same episodes, and certify the boldest one that passes.
 
-The rungs are mixtures that draw a bold policy with probability α and a safe one otherwise. Episodes are drawn from one
-of these mixtures, with probability `share` for the bold policy. An episode of component m counts for another rung with
-its weight v_m/w_m, by which the estimate stays unbiased:
+The mixtures are the rungs of a ladder. Each rung draws a bold policy with probability α and a safe one otherwise.
+Episodes are drawn from only one of these mixtures, with probability `share` for the bold policy. For another rung, an
+episode of component m is reweighted by v_m/w_m, so that the estimate stays unbiased:
 
     Y = a + (v_m/w_m)(X − a),    v = (α, 1 − α),    w = (share, 1 − share),    a any number;    E Y = J(rung)
 
-The rungs are tested from the safe end, each at the full level δ, and the first that fails ends the ladder. This needs
-no correction for the number of rungs. If some rung breaks a limit, let k be the first that does. A rung that breaks a
-limit can only be certified if rung k has passed its own test, which has probability at most δ (`betting`; the order of
-the rungs is fixed before the episodes are drawn). So the data of the test itself decide how much slack the policy
-keeps, and neither luck nor an error of the estimated model has to be allowed for in advance.
+The rungs are tested in order, from the safe end on, each at the full level δ. The first rung that fails ends the test.
+No correction for the number of rungs is needed. To see this, suppose that some rung breaks a limit, and let k be the
+first such rung. A rung that breaks a limit can be certified only if rung k has passed its own test, which has
+probability at most δ (`betting`; the order of the rungs is fixed before the episodes are drawn). So the data of the
+test itself decide how much slack the policy keeps. No allowance for bad luck or for errors of an estimated model has to
+be made in advance.
 
 The capital of the bets of every rung is bounded from below by four moments of the samples of each component.
 """
@@ -36,7 +37,8 @@ from clearance.certificates.sequential_test import (
 from clearance.core.arrays import Array
 
 ALPHAS = np.arange(65) / 64  # the rungs, from the safe policy to the bold one
-HALF, TRUST = 0.5, 0.5  # a test ends after this share if the safe end should not pass with so many standard errors more
+# After the share HALF of the budget, a test ends unless the safe end should pass with TRUST standard errors more slack.
+HALF, TRUST = 0.5, 0.5
 
 
 @dataclass(frozen=True, eq=False)

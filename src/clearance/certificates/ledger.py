@@ -1,9 +1,9 @@
-"""The ledger of all statistical tests made in one folder: the share of δ that each spends, and where it stopped.
+"""The ledger of all statistical tests made in one folder: the share of δ that each test spends, and its last state.
 
-Repeating a test at level δ with other samples adds another error probability δ. So the tests of one ledger get shares
-of δ that sum to δ. Test n gets the share 4/((4n − 3)(4n + 1)), and 1/(4n + 1) of δ is left after it. The first share is
-0.8: most folders see one test, which needs 5 % more episodes than with all of δ = 0.01. The shares fall like 1/n²: the
-tenth test needs 2.3 times the episodes.
+A further test at level δ with other samples adds another error probability δ. So the tests of one ledger get shares of
+δ that sum to δ. Test n gets the share 4/((4n − 3)(4n + 1)), which leaves 1/(4n + 1) of δ for the later tests. The first
+share is 0.8, because most folders see only one test. At δ = 0.01, a test with this share needs 5 % more episodes than
+one with all of δ. The shares fall like 1/n²; the tenth test needs 2.3 times as many episodes.
 
 The same test (same policy, statement and δ) is not repeated but continued: its capital is stored, and by Ville's
 inequality (`betting`) it may be checked at any time without cost. A policy that cannot be identified, such as a Python
@@ -37,12 +37,12 @@ from clearance.core.errors import InputError, SmallBudgetError
 from clearance.core.random_streams import fold
 
 KINDS = ("certify", "search")
-STORED = [f.name for f in fields(Bets) if not f.init]  # what bets carry from sample to sample, and their prior
+STORED = [f.name for f in fields(Bets) if not f.init]  # the data that bets carry from sample to sample, and their prior
 FIXED = ("m", "low", "high")
 
 
 def share_of(number: int) -> float:
-    """Return the share of δ that test `number` gets, where the first test has number 1; all shares sum to 1.
+    """Return the share of δ that test `number` gets; the first test has the number 1, and all shares sum to 1.
 
     >>> [round(share_of(n), 4) for n in (1, 2, 3)]
     [0.8, 0.0889, 0.0342]
@@ -54,8 +54,8 @@ def share_of(number: int) -> float:
 class Trial:
     """One test in the ledger: its subject, its level, its random stream `key`, and the state in which it stopped.
 
-    The subject is a digest of policy and problem (`subject_of`), empty if they cannot be identified. The stream is
-    fixed before the first episode is drawn, so a test that was killed draws the same episodes again.
+    The subject is a digest of policy and problem (`subject_of`); it is "" if they cannot be identified. The stream is
+    fixed before the first episode is drawn, so if a test is killed, the repeated test draws the same episodes.
     """
 
     subject: str
@@ -82,10 +82,10 @@ class Share:
 
 @dataclass(eq=False)
 class Ledger:
-    """All shares of δ that tests and searches were given, in order.
+    """All shares of δ that were given to tests and searches, in order.
 
     The function `keep` stores the ledger; it is called before episodes are drawn or results are shown. `latest` is the
-    position of the share that was used last, from 1.
+    number of the share that was used last; the first share has the number 1.
     """
 
     shares: list[Share] = field(default_factory=list)
@@ -102,9 +102,9 @@ class Ledger:
         return share
 
     def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
-        """Return (position, test) for the test of this subject at this δ; None if there is none.
+        """Return (number, test) for the test of this subject at this δ; None if there is none.
 
-        The position is that of the test's share in the ledger, from 1.
+        The number is that of the test's share in the ledger; the first share has the number 1.
         """
         for number, share in enumerate(self.shares, 1):
             for trial in share.trials:
@@ -113,11 +113,11 @@ class Ledger:
         return None
 
     def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
-        """Return (position, test) for this subject at this δ; without an earlier test, a new one is added.
+        """Return (number, test) for this subject at this δ; add a new test if there is none.
 
-        The position is that of the test's share in the ledger, from 1. A new test gets its own stream, derived from
-        `key`. It must not get the episodes of an earlier test: the policy may have been chosen after the result of that
-        test was seen.
+        The number is that of the test's share in the ledger; the first share has the number 1. A new test gets its own
+        random stream, derived from `key`. It must not reuse the episodes of an earlier test, because the policy may
+        have been chosen after the result of that test was known.
         """
         found = self.find(subject, delta)
         if found is None:
@@ -131,7 +131,8 @@ class Ledger:
     def open_search(self, delta: float, *, repeats: bool) -> Share:
         """Return the share of δ for the search of a run.
 
-        If the search repeats the same draws (`repeats`), its earlier share is returned; otherwise it gets a new share.
+        If the search repeats the draws of an earlier search (`repeats`), this is the share of that search. Otherwise it
+        is a new share.
         """
         for share in self.shares if repeats else ():
             if share.kind == "search" and share.delta == delta:
@@ -143,7 +144,7 @@ class Ledger:
     def close_search(self, share: Share, tests: list[tuple[str, Evidence]]) -> None:
         """Store in `share` the states in which the tests of a search stopped, so that they can be continued.
 
-        `tests` lists (subject, evidence). If states are stored already, nothing changes.
+        `tests` lists pairs (subject, evidence). If states are already stored, nothing changes.
         """
         if share.trials:
             return
@@ -156,7 +157,7 @@ class Tested(NamedTuple):
 
     seen   the evidence of the test
     spent  the sum of the levels of all tests so far that share δ
-    note   a sentence with the position of the test in the ledger and its level; "" without a ledger
+    note   a sentence with the number of the test in the ledger and its level; "" without a ledger
     """
 
     seen: Evidence
@@ -167,7 +168,7 @@ class Tested(NamedTuple):
 def run_test(
     source: Episodes, b: Array, delta: float, key: np.uint64, budget: float, identity: str | None, ledger: Any = None
 ) -> Tested:
-    """Test one policy at level δ or, with a ledger, at the share of δ that the ledger gives to this test.
+    """Test one policy at level δ or, with a ledger, at the level that the ledger gives to this test.
 
     source    the episodes of the policy; b are the limits [I]
     key       the random stream of a new test
@@ -175,9 +176,8 @@ def run_test(
               every call is a new test
     ledger    an object whose method `load` returns the `Ledger`
 
-    With a ledger, `budget` counts from the first episode of the test, so it includes the steps of earlier calls. The
-    checks come after fixed numbers of episodes, so the evidence is bit-identical whether the test was interrupted or
-    not.
+    With a ledger, `budget` counts from the first episode of the test, so it includes the steps of earlier calls. Checks
+    come after fixed numbers of episodes, so an interrupted test gives bit-identical evidence.
     """
     _check_budget(source, budget, SMALLEST_LOOK if ledger is not None else 1)
     if ledger is None:
@@ -195,7 +195,7 @@ def run_test(
 
 
 def _check_budget(source: Episodes, budget: float, episodes: int) -> None:
-    """Raise SmallBudgetError if the budget is too small for so many episodes: without any, nothing can be estimated."""
+    """Raise SmallBudgetError if the budget is too small for the given number of episodes."""
     each = source.episode_steps
     if affordable_episodes(budget, each) < episodes:
         least = int(np.ceil(((np.sqrt(episodes) + 2) ** 2 - 4) * each)) + 1
@@ -204,7 +204,7 @@ def _check_budget(source: Episodes, budget: float, episodes: int) -> None:
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
-    """Return a digest that identifies a test by problem and policy (`identity`), limits b and range of an estimate.
+    """Return a digest that identifies a test: problem and policy (`identity`), limits b, and range of an estimate.
 
     Return "" if there is no identity.
     """
@@ -218,7 +218,7 @@ def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
 
 
 def describe_state(seen: Evidence) -> dict[str, Any]:
-    """Return the state in which the test `seen` stopped as plain data, which `restore_state` reads.
+    """Return the state in which the test `seen` stopped, as plain data that `restore_state` reads.
 
     The data are the numbers of episodes and environment steps, the bets, and the sums of the samples of each component.
     """
@@ -233,9 +233,9 @@ def _describe_bets(bets: Bets) -> dict[str, Any]:
 
 
 def restore_state(data: dict[str, Any], key: int, source: Episodes, b: Array) -> Standing:
-    """Return the state of a test from the data of `describe_state`.
+    """Return the state of a test from data that `describe_state` returned.
 
-    Raise InputError if it does not fit the source and the limits b. `key` is the test's random stream.
+    Raise InputError if the data do not fit the source and the limits b. `key` is the test's random stream.
     """
     tally = Tally.of(source, b, None)
     try:

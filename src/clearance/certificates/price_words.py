@@ -1,4 +1,4 @@
-"""Explain the price λ of a limit in one sentence, the same wherever λ is shown."""
+"""Explain the price λ of a limit in one sentence. All commands and reports use the same sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from clearance.core.errors import round_up
 
-# The one meaning of λ. The best reward is a concave function of each limit, and λ is minus its slope.
+# The definition of λ. The best reward is a concave function of each limit, and λ is minus its slope.
 PRICE = "at the margin, tightening this limit by one unit costs at least λ reward; loosening it gains at most λ"
 
 
@@ -17,7 +17,7 @@ def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] 
 
     To tighten the limit of a cost means to lower it; to tighten the limit of a utility means to raise it.
 
-    ends  the bounds between which every optimal λ lies, if λ is known up to some accuracy only
+    ends  lower and upper bound of every optimal λ, if λ is known only up to some accuracy
 
     >>> price_words("waiting", 2.5, cost=True)
     'waiting: at the margin, lowering this limit by one unit costs at least 2.5 reward; raising it gains at most 2.5.'
@@ -35,15 +35,15 @@ def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
     """Return the prices of the limits; None if they are not known.
 
-    `said` is a result as a dict, such as `Certificate.asdict()`. Only multipliers that come with an upper bound on the
-    optimum are prices; the multipliers of a learner are not.
+    `said` is a result as a dict, such as `Certificate.asdict()`. Multipliers are prices only if there is also an upper
+    bound on the optimum; the multipliers of a learner are not.
     """
     learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
     return None if learned else said.get("lam")
 
 
 def prices_in_words(said: Mapping[str, Any]) -> list[str]:
-    """Return one sentence on the price of each limit; an empty list without exact prices.
+    """Return one sentence on the price of each limit; an empty list if the prices are not exact.
 
     `said` is a result as a dict, such as `Certificate.asdict()`.
     """

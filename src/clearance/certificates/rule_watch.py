@@ -1,9 +1,10 @@
-"""Watch a user's rule for random generators that return to an earlier state.
+"""Detect user rules whose random generators return to an earlier state.
 
-A rule whose `reset` seeds its generator again draws the same random numbers in every episode. Its episodes are then not
-independent samples of the rule that its author means. From outside it looks like a deterministic rule, which is
-allowed, so the generators themselves are watched. A generator was seeded again if an earlier episode used it, and the
-present episode starts with it in the same state. Deterministic rules use no generator and never raise an alarm.
+If the `reset` of a rule seeds its generator again, the rule draws the same random numbers in every episode. Then its
+episodes are not independent samples of the rule that its author intends. From its actions alone, such a rule looks like
+a deterministic rule, which is allowed. So the generators themselves are watched. A generator was seeded again if an
+episode starts with it in the same state as an earlier episode that used it. Deterministic rules use no generator and
+never raise an alarm.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ import numpy as np
 
 from clearance.core.errors import InputError
 
-EPISODES = 64  # that are watched
-DEPTH, OBJECTS = 4, 1000  # how far the search for generators goes
+EPISODES = 64  # the number of episodes that are watched
+DEPTH, OBJECTS = 4, 1000  # the largest depth and number of objects in the search for generators
 GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 
 
 class WatchedRule:
-    """A user's rule that is watched: the states of its random generators are recorded at the start of each episode.
+    """A user's rule, with a record of the states of its random generators at the start of each episode.
 
-    A generator that an episode did not use may keep its state; this is no fault.
+    A generator that an episode does not use may keep its state; this raises no alarm.
     """
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
@@ -42,7 +43,7 @@ class WatchedRule:
     def begin(self) -> None:
         """Start an episode and call the rule's `reset`; raise InputError if `reset` seeds a random generator again.
 
-        Generators that the rule does not use are ignored. If other code seeds a generator again, warn.
+        Generators that the rule does not use are ignored. Warn if other code seeds a generator again.
         """
         watched, self.episode = self.episode < EPISODES, self.episode + 1
         ended = generator_states(self.act) if watched else {}
@@ -59,7 +60,7 @@ class WatchedRule:
     def choose(self, obs: Any) -> Any:
         """Return the rule's action for the observation `obs`.
 
-        If the rule returns (action, None), like Stable-Baselines3's `predict`, return the action.
+        If the rule returns a pair (action, None), as `predict` of Stable-Baselines3 does, return its first entry.
         """
         action = self.act(obs)
         return action[0] if isinstance(action, tuple) and len(action) == 2 and action[1] is None else action
@@ -71,7 +72,7 @@ class WatchedRule:
         if by_reset:
             raise InputError(f"policy.reset() seeds a generator again: {again}; seed it once, when the policy is made")
         warnings.warn(f"{again}: the policy or the environment seeds it again in every episode", stacklevel=2)
-        self.episode = EPISODES  # once is enough
+        self.episode = EPISODES  # warn only once
 
 
 def generator_states(rule: Any) -> dict[str, int]:
@@ -93,9 +94,9 @@ def _state(generator: Any) -> int:
 
 
 def _reachable(rule: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, generator) for the random generators found in a rule.
+    """Yield (name, generator) for each random generator found in a rule.
 
-    The search covers attributes, variables that functions close over, and the contents of both.
+    The search covers the rule's attributes, the variables that its functions close over, and the contents of both.
     """
     waiting, seen = [("the policy", rule, 0)], set[int]()
     while waiting and len(seen) < OBJECTS:
@@ -110,12 +111,12 @@ def _reachable(rule: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_jax_array(x: Any) -> bool:
-    jax = sys.modules.get("jax")  # a rule that holds an array of JAX has imported it
+    jax = sys.modules.get("jax")  # if a rule holds a JAX array, JAX was imported
     return jax is not None and isinstance(x, jax.Array)
 
 
 def _is_jax_key(name: str, x: Any) -> bool:
-    """Return whether x is a random key of JAX: of the type of keys, or two words under a name with `key` or `rng`."""
+    """Return whether x is a random key of JAX: of key type, or two words in a variable named like `key` or `rng`."""
     if not _is_jax_array(x):
         return False
     typed = sys.modules["jax"].numpy.issubdtype(x.dtype, sys.modules["jax"].dtypes.prng_key)
@@ -142,7 +143,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 def _of_function(f: FunctionType) -> list[tuple[str, Any]]:
     """Return pairs (name, value) for the objects through which a function may reach a random generator.
 
-    They are the variables that the function closes over, its default arguments, and the random generators among the
+    These are the variables that the function closes over, its default arguments, and the random generators among the
     global variables that its code mentions.
     """
     parts = list(zip(f.__code__.co_freevars, map(_content, f.__closure__ or ()), strict=True))
@@ -161,7 +162,7 @@ def _content(cell: Any) -> Any:
 def _attribute(x: Any, name: str) -> Any:
     try:
         return getattr(x, name, None)
-    except Exception:  # a property of the user's may raise anything
+    except Exception:  # a property of a user's class may raise any exception
         return None
 
 

@@ -1,14 +1,14 @@
 """Verdicts from samples alone: CERTIFIED, VIOLATED or UNDECIDED at level δ, valid at any stopping time.
 
-Every limit has two bets on the same episodes (`betting`): one against J_gi ≤ b_i, one against J_gi ≥ b_i.
+Each limit has two bets on the same episodes (`betting`): one against J_gi ≤ b_i, and one against J_gi ≥ b_i.
 
     CERTIFIED   every bet against J_gi ≤ b_i has reached 1/δ. This verdict is wrong only if a limit that is truly broken
-                passes its own test, so δ is not divided.
-    VIOLATED    the bets against J_gi ≥ b_i have reached 1/δ on average. If every limit is met, no bet gains in
-                expectation, and neither does their average. One bet that has reached I/δ is enough; if several limits
-                are broken, their bets add up.
+                passes its own test, so δ need not be divided among the limits.
+    VIOLATED    the mean of the bets against J_gi ≥ b_i has reached 1/δ. If every limit is met, no bet gains in
+                expectation, so their mean does not either. One bet that has reached I/δ is enough for this verdict; if
+                several limits are broken, all their bets contribute.
 
-Sampling stops when the verdict is reached or the budget ends.
+Sampling stops when a verdict is reached or the budget is spent.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from clearance.certificates.episode_source import Episodes
 from clearance.core.arrays import Array
 
 Likely = tuple[Array, Array]
-# An impatient test gives up after so many episodes, and this share of what it can afford, at the earliest; and if it
-# would not even pass with so many standard errors more: there are many looks, and rare costs are seen late.
+# An impatient test gives up only after FIRST episodes and after the share EARLY of what it can afford, and only if it
+# would not pass even with HOPELESS standard errors more slack: checks are frequent, and rare costs may be seen late.
 FIRST, EARLY, HOPELESS = 256, 0.1, 4.0
-SMALLEST_LOOK = 32  # episodes before the first look where the state of the test is kept
-PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
+SMALLEST_LOOK = 32  # the number of episodes before the first check, if the state of the test is stored
+PRIOR = 0.6  # the log capital that the bets lose because the best bet is not known in advance
 
 
 class Component(NamedTuple):
-    """The statistics of one component of a mixture: number of episodes, and Σ X and Σ X² [1+I] of their samples X."""
+    """The statistics of one component of a mixture: its number of episodes, and Σ X and Σ X² [1+I] of the samples X."""
 
     episodes: int
     total: Array
@@ -50,13 +50,13 @@ class Component(NamedTuple):
 class Tally:
     """All bets on one policy, and the sums of its samples by component.
 
-    up         for every signal, bets that J is larger than the limit
-    down       for every signal, bets that J is smaller than the limit
+    up         for each signal, the bets that J is larger than the limit
+    down       for each signal, the bets that J is smaller than the limit
     parts      the sums of the samples of each component of the mixture, by its index
     one_sided  which limits [I] can be confirmed but not refuted; () if there are none
     nu         the thresholds ν of CVaR limits [I], None for other limits; () if there are none
 
-    The reward has no limit; its J is compared with the middle of its range.
+    The reward has no limit; the bets on it compare its J with the middle of its range.
     """
 
     up: list[Bets]
@@ -110,7 +110,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The result of a test at level δ on the episodes of the random stream `key`: the verdict, and the bets `tally`."""
+    """The result of a test at level δ on episodes of the random stream `key`: the verdict, and the bets in `tally`."""
 
     verdict: Verdict
     episodes: int
@@ -151,7 +151,7 @@ class Evidence:
 
     @property
     def shortfall(self) -> float:
-        """The smallest difference between a lower bound of J_gi and its limit b_i, relative to the signal's range.
+        """The smallest difference between a lower bound of J_gi and its limit b_i, in units of the signal's range.
 
         It is ≥ 0 if the test passed.
         """
@@ -188,12 +188,12 @@ def gather(
 
     source     the source of episodes of the tested policy; b are the limits [I]
     delta      the level δ of the test; `key` is the random stream of its episodes
-    likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; validity does not
-               depend on them
-    impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate
-    start      the state in which an earlier test stopped, to continue it with its own stream
-    keep       a function that is called with the evidence at every check, to store it. With it, the budget never cuts
-               the episodes between two checks, so that a test that is stopped and continued is bit-identical to one
+    likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; the test is valid
+               whatever they are
+    impatient  also stop when the budget will probably not suffice for a pass, to save samples for another candidate
+    start      the state in which an earlier test stopped; the test continues from it with its own random stream
+    keep       a function that is called with the evidence at every check, to store it. If it is given, the budget never
+               ends the test between two checks, so that a test that is stopped and continued is bit-identical to one
                without interruption
     """
     key, n, steps, tally = (key, 0, 0, Tally.of(source, b, likely)) if start is None else start
@@ -220,14 +220,14 @@ def gather(
 
 
 def look_size(n: int) -> int:
-    """Return how many episodes to draw after n until the next check: 1, 1, 2, 4, 8, 8, …, and n/16 from 128 on."""
+    """Return how many episodes to draw after n until the next check: 1, 1, 2, 4, 8, 8, …; n/16 from n = 128 on."""
     return max(1, min(n, 8), n // 16)
 
 
 def affordable_episodes(steps: float, each: float) -> int:
     """Return how many episodes of geometric length with mean `each` fit into `steps` steps.
 
-    Four standard deviations of their total length are left as a reserve.
+    Four standard deviations of their total length are held in reserve.
     """
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
@@ -235,7 +235,7 @@ def affordable_episodes(steps: float, each: float) -> int:
 def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> bool:
     """Return whether the test `seen` is undecided and should become CERTIFIED within `most` episodes in total.
 
-    The prediction uses the test's samples so far, with every slack increased by `errors` standard errors.
+    The prediction assumes that every slack is larger than observed so far by `errors` standard errors.
     """
     n = seen.episodes
     return seen.verdict == "UNDECIDED" and 0 < n < most and _can_pass(seen.tally, b, seen.delta, n, most, errors)
@@ -244,8 +244,8 @@ def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> boo
 def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
     """Return whether every limit should pass within `most` episodes in total.
 
-    `tally` holds the n episodes so far. Each limit is assumed to keep the slack observed in them, increased by `errors`
-    standard errors.
+    `tally` holds the n episodes so far. Each limit is assumed to have the slack observed in them plus `errors` standard
+    errors.
     """
     bets = tally.up[1:]
     mean, sd, reach = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "reach"))
@@ -255,12 +255,12 @@ def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: f
 def slack_needed(
     sd: Array, reach: Array, n: float, delta: float, errors: float = 0.0, doubt: Array | float = 0.0
 ) -> Array:
-    """Return the slack [I] with which bets on samples of standard deviation sd [I] reach 1/δ within about n episodes.
+    """Return the slack [I] that a test needs so that its bets should reach 1/δ within about n episodes.
 
-    The log capital grows by c·slack − c²sd²/2 per episode. The best bet c is slack/sd², but at most 1/reach, where
-    `reach` [I] is the distance of the limit from the lower end of the range. The mean of n samples has the standard
-    error sd/√n, and the slack the standard error `doubt`. The growth must suffice even if both together are off by
-    `errors` standard deviations.
+    sd [I] is the standard deviation of the samples. The log capital of a bet c grows by c·slack − c²sd²/2 per episode.
+    The best bet is c = slack/sd², but at most 1/reach, where `reach` [I] is the distance of the limit from the lower
+    end of the range. The mean of n samples has the standard error sd/√n, and the slack itself the standard error
+    `doubt`. The growth must suffice even if the slack is smaller by `errors` standard errors of both together.
     """
     n = max(n, 1.0)
     L, sd_ = (np.log(1 / delta) + PRIOR) / n, np.maximum(sd, 1e-300)
@@ -272,6 +272,6 @@ def slack_needed(
 def slack_per_sd(n: float, delta: float) -> float:
     """Return the slack, in standard deviations, that a test of n episodes at level δ needs.
 
-    This is `slack_needed` for bets that are limited by the spread of the samples and not by their range.
+    This is `slack_needed` for bets that are limited by the standard deviation of the samples and not by their range.
     """
     return float(np.sqrt(2 * (np.log(1 / delta) + PRIOR) / max(n, 1.0)))

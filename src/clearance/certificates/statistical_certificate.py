@@ -1,4 +1,4 @@
-"""Certificates from samples: statements about one policy that its sampled episodes support at level δ."""
+"""Certificates from samples: the statements about one policy that its sampled episodes support at level δ."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def certificate_from(
 ) -> Certificate:
     """Return the certificate that the evidence `seen` supports.
 
-    delta       the error probability of all tests made for this certificate together
+    delta       the error probability of all tests together that were made for this certificate
     components  the number of components of the policy; `scope` is the scope in words
     spent       the sum of the levels of all tests so far that share δ; by default the level of this test
     note        a text to append to the message
-    more        other fields of the certificate
+    more        further fields of the certificate
     """
     chance = f"with probability at most {delta:g}"
     words = (

@@ -1,9 +1,9 @@
-"""Compare early with late episodes: if the distribution of a source changes during sampling, no certificate is valid.
+"""Compare early with late episodes: no certificate is valid if the distribution of a source changes during sampling.
 
-The first and the second half of the episodes so far are compared by the Kolmogorov–Smirnov distance D. With n samples
-each from one distribution, P(D ≥ d) ≤ e·exp(−n d²) (Wei and Dudley 2012). The k-th comparison spends 1/k(k+1) of
-FALSE_ALARM. So a source that does not change causes a warning with at most this probability over any number of
-comparisons.
+The first and the second half of the episodes so far are compared by the Kolmogorov–Smirnov distance D. For n samples in
+each half, all from one distribution, P(D ≥ d) ≤ e·exp(−n d²) (Wei and Dudley 2012). The k-th comparison spends
+FALSE_ALARM/(k(k+1)). So if a source does not change, the probability of a warning is at most FALSE_ALARM, for any
+number of comparisons.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from clearance.certificates.episode_source import Batch, Episodes
 from clearance.core.arrays import Array
 
 FALSE_ALARM = 1e-3
-LEAST = 64  # episodes in each half
+LEAST = 64  # the smallest number of episodes in each half for a comparison
 
 
 @dataclass(eq=False)
 class SteadyEpisodes:
     """A source of episodes that warns once if early and late episodes differ.
 
-    source  the source from which the episodes are drawn; `name` is its name for the warning
+    source  the source from which the episodes are drawn
+    name    the name of the source in the warning
     names   the names of the reward and the constraints [1+I]
     seen    the estimates of J of all episodes so far, one array for each call of `draw`
     looks   the number of comparisons so far
@@ -84,7 +85,7 @@ class SteadyEpisodes:
 
 
 def distance(x: Array, y: Array) -> float:
-    """Return the largest difference between the empirical distribution functions of samples x and y of equal size."""
+    """Return the largest difference between the empirical distribution functions of samples x and y of equal length."""
     x, y = np.sort(x), np.sort(y)
     at: Any = np.concatenate([x, y])
     return float(np.abs(np.searchsorted(x, at, "right") - np.searchsorted(y, at, "right")).max() / len(x))

@@ -1,4 +1,4 @@
-"""Verdicts in words, the same wherever a certificate is shown: command line, report, `str` and `repr`.
+"""Verdicts in words. Wherever a certificate is shown, the words are the same: command line, report, `str` and `repr`.
 
 The sentences state the verdict, the limits, the scope, and what is not covered. Costs are shown as costs.
 """
@@ -42,16 +42,16 @@ def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str]
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:
-    """Return a phrase for the policy: the text `one` if it has one component, else "a mixture of … policies"."""
+    """Return a phrase for the policy: `one` for a single component, else "a mixture of … policies; …"."""
     if components == 1:
         return one
     return f"a mixture of {components} policies; one is drawn at the start of each episode"
 
 
 def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool = False) -> str:
-    """Return one limit as the user wrote it, with the value of the policy and its slack.
+    """Return one limit as the user wrote it, together with the policy's value and its slack.
 
-    `estimated` says that the value comes from samples.
+    `estimated` says whether the value comes from samples.
 
     >>> limit_words("waiting", -39.98, -40.0, cost=True)
     'waiting: 39.98 ≤ 40 (slack 0.02)'
@@ -79,7 +79,7 @@ def bound_words(name: str, b: float, *, cost: bool) -> str:
 
 
 def join_some(parts: Sequence[str], most: int = 6) -> str:
-    """Return the first `most` parts joined to one line that is safe to print, and how many more there are.
+    """Return the first `most` parts as one line that is safe to print, followed by the number of the other parts.
 
     >>> join_some(["a", "b", "c"], most=2)
     'a; b; and 1 more'
@@ -89,9 +89,9 @@ def join_some(parts: Sequence[str], most: int = 6) -> str:
 
 
 def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one record for each limit, with the signs that the user gave it: costs and their limits are not negated.
+    """Return one record for each limit with the user's signs: values and limits of costs are not negated.
 
-    said  names, costs, b and, as far as they are known, J_g, J_g_lower, slack, lam and relax_each
+    said  a dict with names, costs and b and, as far as known, J_g, J_g_lower, slack, lam and relax_each
 
     >>> said = {"names": ["waiting"], "costs": [True], "b": [-40.0], "J_g": [-39.5], "lam": [2.0]}
     >>> limits_as_written(said)
@@ -135,7 +135,7 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
 
 
 def as_written(x: float, *, cost: bool) -> float:
-    """Return a value or limit x of a utility with the sign that the user gave it: −x for a cost, else x."""
+    """Convert x, a value or a limit of a utility, to the sign that the user gave it: −x for a cost, else x."""
     return 0.0 - x if cost else x
 
 
@@ -149,7 +149,7 @@ def _limits(said: Mapping[str, Any]) -> str:
 
 
 def _scope(scope: str) -> str:
-    """Return the scope with "Holds for: " in front, which it lacks in files of version 0.1; "" stays ""."""
+    """Return the scope with "Holds for: " in front; files of version 0.1 lack these words. "" stays ""."""
     return scope if not scope or scope.startswith("Holds for: ") else f"Holds for: {scope}."
 
 
@@ -184,7 +184,7 @@ def _greedy(said: Mapping[str, Any]) -> str:
 def _neighbours(said: Mapping[str, Any]) -> str:
     """Return a sentence with the rewards of the policies that the certificate `said` lists for comparison.
 
-    It lets users notice a policy that is safe but useless.
+    The sentence lets users notice a policy that is safe but useless.
     """
     near = said.get("neighbours")
     return (

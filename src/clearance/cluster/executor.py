@@ -1,7 +1,7 @@
 """Executors run many jobs at once, in threads of this process or on a Ray cluster (`ray_executor`).
 
-An algorithm passes a function and a list of jobs, and receives the outcomes in the order in which jobs end. The
-algorithm does not depend on which executor runs the jobs.
+An algorithm passes a function and a list of jobs, and receives the outcomes in the order in which jobs end. Algorithms
+do not depend on the executor that runs the jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 Call = Callable[[Any, Any, Any], Any]
 
-_here = threading.local()  # what a job can ask about itself
+_here = threading.local()  # the stop event of the job in this thread, which `should_stop` reads
 
 
 class Outcome(Protocol):
@@ -55,17 +55,17 @@ class Executor(Protocol):
     """The interface of executors: `Local` or `clearance.Ray`."""
 
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
-        """Yield (i, outcome of function(jobs[i])) for every i, in the order in which jobs end.
+        """Yield (i, outcome of function(jobs[i])) for each i, in the order in which jobs end.
 
-        Closing the generator stops the work: jobs that have not begun are dropped. Running jobs are asked to stop (by
-        `should_stop`, or Ctrl-C in their process), and the call waits until they have ended.
+        If the generator is closed, jobs that have not begun are dropped. Running jobs are asked to stop (by
+        `should_stop`, or by Ctrl-C in their process), and closing waits until they have ended.
         """
         ...
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
         """Return a pool of workers that each hold a tool, an object such as a simulator.
 
-        A pool in this process uses `tool` itself. In other processes each worker makes its own tool by calling `make`.
+        A pool in this process uses `tool` itself. A worker in another process makes its own tool by calling `make`.
         """
         ...
 
@@ -88,8 +88,8 @@ class LocalPool:
 class Local:
     """The executor that runs jobs in threads of this process; default: as many threads as cores.
 
-    BLAS uses one thread in each job, because the last bits of matrix products depend on the number of threads, and
-    results must not depend on the executor.
+    In each job, BLAS uses one thread. The reason is that the last bits of matrix products depend on the number of
+    threads, and results must not depend on the executor.
     """
 
     threads: int | None = None
@@ -111,7 +111,7 @@ class Local:
                 raise
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return a pool whose only worker is this process; it uses `tool`, and never calls `make`."""
+        """Return a pool whose only worker is this process. It uses `tool` and does not call `make`."""
         return LocalPool(tool)
 
 
@@ -146,8 +146,9 @@ def run_all(
     """Return [function(job) for job in jobs], computed in parallel; bit-identical for any number of workers.
 
     threads   number of threads (default: all cores)
-    progress  a callback progress(jobs done, jobs in all), called whenever a job has finished
+    progress  a callback progress(jobs done, all jobs) that is called whenever a job has finished
     executor  the executor (default: threads of this process)
+
     If a job raises an exception, or on Ctrl-C, the jobs that have not begun are dropped.
     """
     jobs = list(jobs)

@@ -1,4 +1,4 @@
-"""Run one call in a worker process of Ray, and return errors and warnings as values."""
+"""Run one call in a worker process of Ray; errors and warnings are returned as values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clearance import __version__
 from clearance.core.errors import InputError, SolverError
 
-LIVES = 5  # how often a job may lose its worker
+LIVES = 5  # after its worker has died this many times, a job fails
 
 
 class Received(NamedTuple):
@@ -29,9 +29,9 @@ class Received(NamedTuple):
 
 
 def call_quietly(version: str, cores: int, function: Any, job: Any) -> Received:
-    """Run function(job) in a worker; return errors and warnings as values, since Ray would wrap or print them.
+    """Run function(job) in a worker. Errors and warnings are returned as values, since Ray would wrap or print them.
 
-    version  the version of clearance that the caller has; a worker with another version returns an error
+    version  the version of clearance on the caller's side; a worker with another version returns an error
     cores    the number of threads that the job may use
     """
     limit_threads(cores)
@@ -51,7 +51,7 @@ def _user_warnings(said: list[Any]) -> tuple[Warning, ...]:
 
 
 def limit_threads(cores: int) -> None:
-    """Limit the threads of BLAS in this worker process to `cores`; with one core, limit the threads of XLA too."""
+    """Limit the BLAS threads of this worker process to `cores`; if `cores` is 1, also limit the threads of XLA."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(cores, "blas")
@@ -60,17 +60,17 @@ def limit_threads(cores: int) -> None:
 
 
 def lost_worker_error(e: Exception) -> SolverError:
-    """Return the error for a job that Ray has given up because its worker died too often; `e` is Ray's exception."""
+    """Return the error for a job that Ray gave up because its workers died too often; `e` is Ray's exception."""
     first = next(iter(str(e).strip().splitlines()), type(e).__name__)
     return SolverError(f"the worker of this job died, {LIVES} times in all: {type(e).__name__}: {first}")
 
 
 def put_in_store(ray: Any, function: Any) -> Any:
-    """Put an object, such as a function, into Ray's object store, and return its reference.
+    """Put an object, such as a function, into Ray's object store, and return the reference to it.
 
-    So the object is sent once for all jobs. Raise InputError if the object cannot be sent to other processes.
+    All jobs then share one copy. Raise InputError if the object cannot be sent to other processes.
     """
     try:
         return ray.put(function)
-    except Exception as e:  # each kind of object that cannot be sent has its own
+    except Exception as e:  # Ray raises different types for different kinds of objects
         raise InputError(f"this cannot be sent to other processes: {str(e).splitlines()[0]}") from None

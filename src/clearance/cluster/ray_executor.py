@@ -1,10 +1,10 @@
-"""Run jobs on a Ray cluster: one Ray task per job. If a worker or its node fails, the task is repeated elsewhere.
+"""Run jobs on a Ray cluster, one Ray task per job. If a worker or its node fails, the task is repeated elsewhere.
 
     with cl.Ray() as executor:                    # a private Ray on this machine, or the one that RAY_ADDRESS names
         cl.sweep("queue", {"seed": range(100)}, out="grid", executor=executor)
 
-The function is put into the object store once, and sent to each node once. Jobs and results are sent with the tasks.
-Ray comes with the extra `cluster`.
+The function is put into the object store once and sent to each node once. Jobs and results are sent with the tasks. Ray
+is installed by the extra `cluster`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from clearance.cluster.ray_process import (
 from clearance.cluster.worker_pool import RayPool
 from clearance.core.errors import InputError
 
-AHEAD = 4  # tasks handed out for each core of the cluster
-GRACE = 30.0  # seconds that jobs are given to save what they have
+AHEAD = 4  # the largest number of submitted tasks, as a multiple of the jobs that can run at the same time
+GRACE = 30.0  # how many seconds cancelled jobs get to save their state
 
 
 @dataclass(eq=False)
@@ -41,10 +41,10 @@ class Ray:
     address   "HOST:PORT" or "ray://HOST:PORT" of a cluster to join. None: the address in the environment variable
               RAY_ADDRESS. If that is not set, a private Ray is started on the loopback interface; it ends with this
               process
-    cores     cores of one job: the number of threads that BLAS and XLA use in it
+    cores     number of cores for one job, and of threads that BLAS and XLA use in it
     workers   number of workers that run a simulator's environments or draw the episodes of a certificate (default: as
-              many as the cluster has room for)
-    patience  seconds that one job of a worker may take before the worker is replaced
+              many as fit into the cluster)
+    patience  seconds that one job of such a worker may take before the worker is replaced
     """
 
     address: str | None = None
@@ -80,7 +80,7 @@ class Ray:
             self._keeper = None
 
     def connected(self) -> Any:
-        """Join or start the cluster if that was not done yet, and return the package `ray`."""
+        """Join or start the cluster unless this was done before; return the package `ray`."""
         ray = import_ray()
         if not ray.is_initialized():
             silence_ray()
@@ -126,8 +126,8 @@ def _fetch(ray: Any, ref: Any) -> Received:
 
 
 def _cancel(ray: Any, running: list[Any]) -> None:
-    """Interrupt all running tasks, and wait up to GRACE seconds while they save their state."""
-    with suppress(Exception):  # the cluster may be what is gone
+    """Interrupt all running tasks, and give them up to GRACE seconds to save their state."""
+    with suppress(Exception):  # the cluster itself may have failed
         for ref in running:
             ray.cancel(ref)
         ray.wait(running, num_returns=len(running), timeout=GRACE)

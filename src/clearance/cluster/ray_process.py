@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 from clearance.core.errors import InputError, MissingExtraError
 
-STORE = 200 * 2**20  # bytes of the object store of a Ray of our own
-CONNECT = 5.0  # seconds within which a port must open
-ANSWER = 20.0  # seconds within which the Ray behind it must answer
-START = 90.0  # seconds within which a Ray of our own must have started
-LONGEST_PLACE = 22  # characters of a folder for sessions: the paths of Ray's sockets may have 107 in all
+STORE = 200 * 2**20  # size of the object store of a private Ray in bytes
+CONNECT = 5.0  # seconds within which a connection to the port must open
+ANSWER = 20.0  # seconds within which Ray must then answer
+START = 90.0  # seconds within which a private Ray must have started
+LONGEST_PLACE = 22  # longest path of a folder for sessions: the paths of Ray's sockets may have 107 characters
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -38,7 +38,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def import_ray() -> Any:
-    """Import Ray with its usage statistics switched off."""
+    """Import Ray and switch off its usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -49,9 +49,9 @@ def import_ray() -> Any:
 
 
 def silence_ray() -> None:
-    """Reduce Ray's messages about failed workers and nodes to their first sentence, on standard error.
+    """Reduce Ray's messages about failed workers and nodes to their first sentence, and write them to standard error.
 
-    Ray would print long texts to standard output, which must contain only the answer of the command.
+    Ray itself would print long texts to standard output, which must contain only the result of the command.
     """
     from ray._private import worker
 
@@ -66,22 +66,22 @@ QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 
 
 def named_address() -> str | None:
-    """Return the address in RAY_ADDRESS; None if it is not set, or if it is "local", which means a private Ray."""
+    """Return the address in RAY_ADDRESS; None if it is not set or is "local", which stands for a private Ray."""
     address = os.environ.get("RAY_ADDRESS", "")
     return None if address in ("", "local") else address
 
 
 def start_ray(ray: Any) -> RayServer:
-    """Start a private Ray, join it, and return its process; `ray` is the imported package.
+    """Start a private Ray, join it, and return the process that runs it; `ray` is the imported package.
 
-    This Ray listens on the loopback interface only, requires a token, and keeps its sessions in a private folder.
+    This Ray listens only on the loopback interface, requires a token, and keeps its sessions in a private folder.
     """
-    # It serves those who know its token: other users of this machine do not.
+    # Only processes with the token can use this Ray; other users of this machine do not have it.
     before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
     place = tempfile.gettempdir()
     place = tempfile.mkdtemp(prefix="ray-", dir=place if len(place) <= LONGEST_PLACE else "/tmp")
     command = [sys.executable, "-c", KEEPER, str(STORE), place]
-    # A session of its own: Ctrl-C in the terminal is for us, who end Ray when we are ready.
+    # Start a new session, so that Ctrl-C in the terminal does not reach Ray; this process ends Ray when it is ready.
     how: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "text": True, "start_new_session": True}
     keeper = RayServer(Popen(command, **how), before, place)
     try:
@@ -109,7 +109,7 @@ def _wait_for_address(keeper: RayServer) -> str:
 class RayServer(NamedTuple):
     """The process that runs a private Ray.
 
-    before  authentication settings of Ray that are restored at the end;  place: the private folder of this Ray
+    before  the previous authentication settings, which are restored at the end;  place: the private folder of this Ray
     """
 
     process: Popen[str]
@@ -117,12 +117,12 @@ class RayServer(NamedTuple):
     place: str
 
     def end(self, patience: float = 30.0) -> str:
-        """End the process, clean up, and return its output on standard error.
+        """End the process, clean up, and return what it wrote to standard error.
 
-        After `patience` seconds the process is killed.
+        If it has not ended after `patience` seconds, it is killed.
         """
         try:
-            said = self.process.communicate(timeout=patience)[1]  # closes its standard input, and waits
+            said = self.process.communicate(timeout=patience)[1]  # closes its standard input, so that it ends; waits
         except TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             said = self.process.communicate()[1]
@@ -139,13 +139,14 @@ def _authenticated(by: dict[str, str | None]) -> dict[str, str | None]:
     for name, value in by.items():
         os.environ.pop(name, None) if value is None else os.environ.update({name: value})
     core: Any = _raylet
-    core.Config.initialize("")  # Ray has read both as it was loaded
+    core.Config.initialize("")  # make Ray read the settings again; it read them when it was loaded
     core.AuthenticationTokenLoader.instance().reset_cache()
     return before
 
 
-# Keeps a Ray of our own, without dashboard, until its standard input closes: so Ray ends with us, however we end. A
-# process of its own, because Ray forks to start, which JAX, once it has begun, forbids.
+# This script runs a private Ray, without dashboard, until its standard input is closed. So Ray ends with this process,
+# however this process ends. It runs in its own process, because Ray forks when it starts, and JAX forbids forks once it
+# is in use.
 KEEPER = """
 import os, sys
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -160,8 +161,8 @@ import shutil
 shutil.rmtree(sys.argv[2], ignore_errors=True)
 """
 
-# Asks the Ray behind an address for the name of its session. A process of its own, since Ray cannot be told how long to
-# wait (it takes two minutes), and prints pages meanwhile.
+# This script asks the Ray at an address for the name of its session. It runs in its own process, because Ray has no
+# setting for its timeout of two minutes, and prints long texts while it waits.
 PROBE = """
 import sys
 if sys.argv[1].startswith("ray://"):
@@ -175,7 +176,7 @@ else:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Keep Ray on the loopback interface inside the `with` block, by a setting that Ray has for desktop systems."""
+    """Keep Ray on the loopback interface inside a `with` block, by a Ray setting that is meant for desktop systems."""
     from ray._private import ray_constants as constants
 
     before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
@@ -187,7 +188,7 @@ def _loopback() -> Iterator[None]:
 
 @contextmanager
 def _keep_handlers() -> Iterator[None]:
-    """Restore the SIGTERM handler after the `with` block, since Ray replaces it with one that exits silently."""
+    """Restore the SIGTERM handler after a `with` block; Ray replaces it with one that exits silently."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -213,7 +214,7 @@ def join_cluster(ray: Any, address: str) -> None:
 
 
 def _ask_for_session(address: str) -> None:
-    """Raise ConnectionError unless a Ray answers at the address and accepts our authentication token, if any."""
+    """Raise ConnectionError unless a Ray answers at the address and accepts this process's token, if it has one."""
     try:
         done = run(
             [sys.executable, "-c", PROBE, address], stdin=DEVNULL, capture_output=True, text=True, timeout=ANSWER

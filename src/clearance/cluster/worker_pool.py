@@ -2,9 +2,9 @@
 
     map(call, shared, jobs) = [call(tool, shared, job) for job in jobs]
 
-A job is a fixed unit of work with its own random stream. So its result does not depend on which worker runs the job, or
-how often the job is run. A worker that dies, or takes longer than `patience`, is replaced, and its job is repeated with
-the same stream.
+A job is a fixed unit of work with its own random stream. So its result depends neither on the worker that runs it nor
+on how often it is run. If a worker dies, or a job takes longer than `patience`, the worker is replaced, and the job is
+repeated with the same stream.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from clearance.cluster.executor import Call
 from clearance.cluster.ray_calls import LIVES, Received, call_quietly, put_in_store
 from clearance.core.errors import SolverError
 
-TRIES = 2  # how often a job may raise before its error counts: the second time with a tool made anew
-ROOM = 120.0  # seconds within which the cluster must find a place for a worker
-FIRST = 60.0  # seconds more for the first job of a worker, which makes its tool and compiles
+TRIES = 2  # after this many errors a job fails; the second attempt uses a new tool
+ROOM = 120.0  # seconds within which the cluster must have room for a worker
+FIRST = 60.0  # extra seconds for the first job of a worker, which makes the tool and compiles code
 
 
 class _Worker:
-    """A worker process on Ray. It makes its tool, such as a simulator, at the first job.
+    """A worker process on Ray. It makes its tool, such as a simulator, when it runs its first job.
 
-    Errors of jobs are returned as values, as in `ray_calls`.
+    Errors of jobs are returned as values (`ray_calls`).
     """
 
     def __init__(self, version: str, cores: int, make: Callable[[], Any]) -> None:
@@ -46,7 +46,7 @@ class _Worker:
 
         if self.tool is None:
             self.tool = self.make()
-        if self.shared[0] != ref.hex():  # fetched once, however many jobs are done with it
+        if self.shared[0] != ref.hex():  # fetch it only once for all jobs that share it
             self.shared = ref.hex(), ray.get(ref)
         return call(self.tool, self.shared[1], job)
 
@@ -63,8 +63,8 @@ class _Task(NamedTuple):
 class RayPool:
     """A pool of workers on Ray, which are Ray actors.
 
-    ray       the executor `Ray` that the pool belongs to
-    make      a function that makes a worker's tool, such as a simulator; each worker calls it
+    ray       the executor `Ray` to which the pool belongs
+    make      a function that makes a tool, such as a simulator; each worker calls it once
     workers   the number of workers
     patience  seconds that one job may take
     lost      the number of workers that were replaced so far
@@ -81,7 +81,7 @@ class RayPool:
         self._kind = ray.remote(_Worker).options(num_cpus=self.ray.cores, max_restarts=0)
         self._make = put_in_store(ray, self.make)
         self._idle: list[Any] = []
-        self._fresh: set[Any] = set()  # have not done anything yet
+        self._fresh: set[Any] = set()  # workers that have not run a job yet
         self._starting: dict[Any, Any] = {}
         self._busy: dict[Any, _Task] = {}
         for _ in range(self.workers):
@@ -135,7 +135,7 @@ class RayPool:
         elif received.error is None or round_.raised(task.job) >= TRIES:
             self._idle.append(task.hand)
             results[task.job] = received.result()
-        else:  # once more, with a tool that has seen nothing yet
+        else:  # try once more, with a new worker and a new tool
             self._replace(ray, task.hand)
             round_.waiting.appendleft(task.job)
 
@@ -152,7 +152,7 @@ class RayPool:
         self._start_worker()
 
     def _drop_busy(self, ray: Any) -> None:
-        """Kill the workers that still run a job, since their results are not needed, and start new workers instead."""
+        """Kill the workers that are running a job, since their results are not needed; start new workers instead."""
         for task in self._busy.values():
             ray.kill(task.hand)
             self._start_worker()
@@ -168,7 +168,7 @@ class RayPool:
 class _Round:
     """The jobs of one call of `RayPool.map`.
 
-    waiting  the indices of the jobs that have not begun
+    waiting  the indices of the jobs to run
     losses   how often each job has lost its worker;  faults: how often each job has raised an error
     """
 
@@ -178,7 +178,7 @@ class _Round:
         self.faults: Counter[int] = Counter()
 
     def again(self, job: int | None, why: str) -> None:
-        """Count the loss of a worker, and put its job back into the queue; raise SolverError after LIVES losses.
+        """Count the loss of a worker and put its job back into the queue; after LIVES losses, raise SolverError.
 
         job  the index of the job that the worker was running; None if the worker was still starting
         why  what happened to the worker, for the error message

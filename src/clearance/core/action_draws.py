@@ -1,7 +1,8 @@
 """Draw actions from the outputs of a policy network, in array code that runs with NumPy (deployment) or JAX (learning).
 
-A draw is first a *latent* value u = latent(out, noise); the action is a fixed function of u. With zero noise, u gives
-the most likely action. If the action space is a bounded box, tanh maps a normal latent into the box:
+A draw has two steps. First a *latent* value u = latent(out, noise) is drawn; then the action is a fixed function of u.
+With zero noise, u gives the most likely action. If the action space is a bounded box, tanh maps a normally distributed
+u into the box:
 
     action = middle + half · tanh(u),      u ~ N(mean, σ²)
 
@@ -23,8 +24,8 @@ from clearance.core.spaces import Box, Discrete, MultiDiscrete, Space
 class ChoiceDraws:
     """Draws of discrete actions: an action is a vector of independent choices, and choice i has nvec[i] options.
 
-    The network output holds the logits of all choices one after another. The latent values are whole numbers, one per
-    choice. With `scalar`, there is one choice, and an action is a single number instead of a vector.
+    The network output is the concatenation of the logits of all choices. The latent values are whole numbers, one for
+    each choice. With `scalar`, there is only one choice, and an action is a single number instead of a vector.
     """
 
     nvec: tuple[int, ...]

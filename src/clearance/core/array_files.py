@@ -1,9 +1,9 @@
 """Read arrays from `.npz` files without letting a small file exhaust the memory.
 
 A few kilobytes can unpack to many gigabytes. So the headers (shapes and types) are read first. Only the requested
-arrays are unpacked, and only if their total size stays below a limit. `--max-memory` (environment variable
-CLEARANCE_MAX_MEMORY) sets this limit. By default it is half of the free memory, but at most 1 GiB or 64 times the size
-of the file, whichever is larger.
+arrays are unpacked, and only if their total size is below a limit. The option `--max-memory` (environment variable
+CLEARANCE_MAX_MEMORY) sets this limit. By default it is half of the free memory, but at most 64 times the size of the
+file or 1 GiB, whichever of these two is larger.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from clearance.core.inside_folder import AnyPath, open_to_read
 
 VARIABLE = "CLEARANCE_MAX_MEMORY"  # bytes; worker processes inherit it
 RATIO, PLENTY = 64, 2**30
-UNPACKED = 8  # times its size on the disk is what a file that is not packed needs: a byte for a truth value becomes 8
-SMALL = 2**17  # numbers: what is wrong with so few is said by those who know what they mean
+UNPACKED = 8  # memory for an uncompressed file, as a multiple of its size: a truth value of one byte becomes 8 bytes
+SMALL = 2**17  # the number of entries up to which a wrong shape is not reported here: later checks say it better
 CHUNK = 2**20
-# Of a container: what it uses, and may use.
+# Files with the memory use and the memory limit of a container.
 GROUPS = (("memory.current", "memory.max"), ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"))
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 Bounds = Callable[[dict[str, tuple[int, ...]]], Mapping[str, int]]
 
 
 class Member(NamedTuple):
-    """An array in an `.npz` file whose header was read but whose data were not unpacked."""
+    """An array in an `.npz` file: the header was read, but the data were not unpacked."""
 
     info: zipfile.ZipInfo
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Member(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes that the array needs in memory, with at least 8 bytes per number, since numbers become float64."""
+        """The number of bytes that the array needs in memory. A number counts as at least 8 bytes, as a float64 has."""
         return self.numbers * max(self.dtype.itemsize, 8)
 
 
@@ -57,8 +57,9 @@ def read_arrays(
 
     Pickled objects are refused.
 
-    bounds  a function that maps {name: shape} of the arrays in question to {name: largest allowed number of entries}
-    packed  False for files that are written without compression: compressed arrays are refused
+    bounds  a function from the shapes of the arrays {name: shape} to their largest allowed numbers of entries
+            {name: number}
+    packed  False for files that are written without compression; compressed arrays are then refused
     """
     try:
         with open_to_read(path) as f:
@@ -90,7 +91,7 @@ def _read(
         return arrays
     except (InputError, OSError):
         raise
-    except Exception as e:  # zipfile, zlib and NumPy raise a dozen types on bytes that are not what they should be
+    except Exception as e:  # zipfile, zlib and NumPy raise many types of exception on corrupt bytes
         raise InputError(
             f"{path}: {what} cannot be read ({type(e).__name__}: {e}); write plain arrays with numpy.savez"
         ) from None
@@ -107,10 +108,10 @@ def _listed(path: AnyPath, z: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _member(path: AnyPath, name: str, z: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> Member:
-    """Return the name, shape and type of one array in an `.npz` file, read from its header without unpacking the data.
+    """Return the entry, shape and type of one array in an `.npz` file, from its header; do not unpack the data.
 
     `z` is the open archive of the file `path`, and `info` its entry for the array `name`. Raise an error if the array
-    does not have exactly as many bytes as its header says. With `packed` false, a compressed array is an error too.
+    does not have exactly as many bytes as its header says, or if `packed` is false and the array is compressed.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
         raise InputError(f"{path}: {name} is packed in another way than clearance does; the file was altered")
@@ -154,12 +155,12 @@ def _unpack(z: zipfile.ZipFile, member: Member) -> NDArray[Any]:
             at += n
         if at < len(view):
             raise EOFError("it is cut off")
-        stream.read(1)  # at the end the checksum is compared
+        stream.read(1)  # at the end of the stream, zipfile compares the checksum
     return a.reshape(member.shape[::-1]).T if member.fortran else a.reshape(member.shape)
 
 
 def max_memory(on_disk: int) -> float:
-    """Return how many bytes the arrays of a file with `on_disk` bytes may take in memory."""
+    """Return how many bytes the arrays of a file of `on_disk` bytes may take in memory."""
     given = os.environ.get(VARIABLE, "")
     if given:
         return read_size(given)
@@ -167,7 +168,7 @@ def max_memory(on_disk: int) -> float:
 
 
 def read_size(text: str) -> float:
-    """Return the number of bytes that a text such as 500MB, 4GB or a plain number stands for.
+    """Return the number of bytes for a text such as 500MB, 4GB or a plain number.
 
     >>> read_size("1.5GB")
     1500000000.0
@@ -184,7 +185,7 @@ def read_size(text: str) -> float:
 
 
 def free_memory() -> float:
-    """Return how many bytes this process can still allocate, within the limits of its container if it has one."""
+    """Return how many bytes this process can still allocate; in a container, its memory limit counts too."""
     found = [_machine_memory()]
     for usage, limit in GROUPS:
         used, most = (_number(f"/sys/fs/cgroup/{name}") for name in (usage, limit))

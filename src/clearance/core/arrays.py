@@ -1,4 +1,4 @@
-"""The type aliases of arrays that signatures use."""
+"""The type aliases of arrays for signatures."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ import numpy as np
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath, Inside, Place, folder_of, open_to_read
 
-LARGEST = 16 * 2**20  # bytes of a JSON file: that of a long run has some 100 kB
-PARTS, DEPTH = 10**6, 100  # brackets and commas in it, and how deep they nest
+LARGEST = 16 * 2**20  # the largest size of a JSON file in bytes; the file of a long run has some 100 kB
+PARTS, DEPTH = 10**6, 100  # the largest number of brackets and commas in a JSON file, and the largest depth of nesting
 
 
 def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) -> None:
-    """Write arrays as an `.npz` file atomically: after a crash there is either the complete new file or the old one.
+    """Write arrays as an `.npz` file atomically: after a crash, the file is either the complete new one or the old one.
 
     `compressed` says whether the arrays are compressed.
     """
@@ -32,7 +32,7 @@ def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) 
 
 
 def save_json(path: AnyPath, data: dict[str, Any]) -> None:
-    """Write JSON atomically: after a crash there is either the complete new file or the old one.
+    """Write JSON atomically: after a crash, the file is either the complete new one or the old one.
 
     NumPy numbers and arrays are written as JSON numbers and lists.
     """
@@ -47,7 +47,7 @@ def plain(x: Any) -> Any:
 
 
 def without_non_finite(x: Any) -> Any:
-    """Return a copy of nested dicts and lists with None for NaN and infinite numbers, which JSON cannot express."""
+    """Return a copy of nested dicts and lists in which None replaces NaN and infinite numbers, which JSON lacks."""
     if isinstance(x, dict):
         return {k: without_non_finite(v) for k, v in x.items()}
     if isinstance(x, list | tuple):
@@ -66,7 +66,7 @@ def fingerprint(path: AnyPath) -> dict[str, Any]:
 
 
 def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
-    """Return the sha256 of JSON data (keys sorted, no spaces) and of arrays with their names, types and shapes."""
+    """Return one sha256 of JSON data (keys sorted, no spaces) and of arrays with their names, types and shapes."""
     found = hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":"), default=plain).encode())
     for name, value in sorted((arrays or {}).items()):
         a = np.ascontiguousarray(value)
@@ -80,7 +80,7 @@ def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces `path` once it is written completely; if writing fails, the old file stays.
 
     The temporary file is flushed to disk and renamed, and the folder is flushed too, so the result survives a crash.
-    All steps use the handle of the folder. If a symbolic link has the name of one of the two files, it is not followed.
+    All steps use the open handle of the folder. A symbolic link in place of one of the two files is not followed.
     """
     if not isinstance(path, Inside) and os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file")
@@ -95,9 +95,9 @@ def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
 def _write_in(place: Place, path: AnyPath) -> Iterator[BinaryIO]:
     name = os.path.basename(os.fspath(path))
     partial = f"{name}.partial"
-    for part in (partial, *([name] if isinstance(path, Inside) else [])):  # of a file by itself, a link is replaced
+    for part in (partial, *([name] if isinstance(path, Inside) else [])):  # outside of a run folder, a link is replaced
         place.refuse_link(part)
-    with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+    with contextlib.suppress(FileNotFoundError):  # remove the file of a process that was killed
         os.unlink(place.at(partial), dir_fd=place.handle)
     try:
         with open(place.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL), "w+b") as f:
@@ -105,7 +105,7 @@ def _write_in(place: Place, path: AnyPath) -> Iterator[BinaryIO]:
             f.flush()
             os.fsync(f.fileno())
         os.replace(place.at(partial), place.at(name), src_dir_fd=place.handle, dst_dir_fd=place.handle)
-    except BaseException:  # Ctrl-C too must leave nothing half-written
+    except BaseException:  # no incomplete file may stay, not even after Ctrl-C
         with contextlib.suppress(OSError):
             os.unlink(place.at(partial), dir_fd=place.handle)
         raise
@@ -130,7 +130,7 @@ def flush_folder(folder: AnyPath | int) -> None:
 def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, Any]:
     """Load the JSON object in a file of the given schema.
 
-    Raise InputError if the file has other content or another schema, or more than `largest` bytes.
+    Raise InputError if the file has other content, another schema, or more than `largest` bytes.
     """
     try:
         with open_to_read(path) as f:
@@ -138,7 +138,7 @@ def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, A
         if len(text) > largest:
             raise InputError(f"{path}: is too large, a file of schema {schema} has at most {largest:.0e} bytes")
         data = parse_json(text, largest * PARTS // LARGEST)
-    except InputError:  # which is a ValueError too
+    except InputError:  # caught first, since InputError is a ValueError too
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -152,11 +152,11 @@ def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, A
 
 
 class _RefusedJSON(ValueError):
-    """Raised for JSON that Python could parse, but that this library never writes."""
+    """Raised for JSON that Python can parse, but that this library never writes."""
 
 
 def parse_json(text: str | bytes, parts: int = PARTS) -> Any:
-    """Parse JSON; raise ValueError if it is nested too deeply, repeats a key, or has more than `parts` values."""
+    """Parse JSON; raise ValueError if the JSON is nested too deeply, repeats a key, or has more than `parts` values."""
     marks = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
     if sum(text.count(mark) for mark in marks) > parts:  # type: ignore[arg-type]
         raise _RefusedJSON(f"more than {parts:.0e} parts")
@@ -179,7 +179,7 @@ def _is_deep(x: Any, left: int) -> bool:
 
 
 def check_schema(path: AnyPath, found: object, wanted: str) -> None:
-    """Raise InputError unless the file's schema `found`, of the form clearance/NAME/VERSION, is `wanted`."""
+    """Raise InputError unless `found` is the schema `wanted`; a schema has the form clearance/NAME/VERSION."""
     if found is not None and str(found) == wanted:
         return
     name, _, version = str(found).rpartition("/")

@@ -1,9 +1,9 @@
-"""Convolutional layers in front of a policy network: how to find image axes, shapes, and outputs in NumPy or JAX.
+"""Convolutional layers in front of a policy network: finding image axes, choosing layers, and outputs in NumPy or JAX.
 
-    x ← tanh(conv(x) + b) layer by layer, without padding; then the pixels of all channels, row by row, as a vector
+    x ← tanh(conv(x) + b) for each layer, without padding; then all channels of all pixels, row by row, as one vector
 
-An image is [height, width, channels]. Stacked frames, [frames, height, width] or [frames, height, width, channels],
-become channels. Other inputs of the policy, such as the costs so far, are appended to the vector.
+An image is [height, width, channels]. In stacked frames, [frames, height, width] or [frames, height, width, channels],
+the frames become channels. Other inputs of the policy, such as the costs so far, are appended to the vector.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from clearance.core.errors import InputError
 
 Layer = tuple[int, int, int]  # channels, width of the kernel, stride
-LEAST = 8  # pixels on each side from which on an observation with three axes is taken for an image
-FRAMES = 16  # a first axis up to this size, smaller than the last, holds stacked frames or channels
+LEAST = 8  # an observation with three axes counts as an image if it has at least this many pixels on each side
+FRAMES = 16  # a first axis of at most this size that is smaller than the last one holds stacked frames or channels
 SMALL: tuple[Layer, ...] = ((16, 3, 2), (32, 3, 2))
-LARGE: tuple[Layer, ...] = ((16, 8, 4), (32, 4, 2))  # from 40 pixels on
+LARGE: tuple[Layer, ...] = ((16, 8, 4), (32, 4, 2))  # for images with 40 pixels or more on each side
 
 
 class Image(NamedTuple):
@@ -40,7 +40,7 @@ class Image(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Convolutional layers for the image in a flat observation, in which `rest` further numbers follow the image."""
+    """Convolutional layers for flat observations that consist of an image and `rest` further numbers after it."""
 
     image: Image
     layers: tuple[Layer, ...]
@@ -101,7 +101,7 @@ def find_image(shape: tuple[int, ...]) -> Image:
 
 
 def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
-    """Split observations z [n, inputs] into images [n, height, width, channels] and the numbers after them [n, rest].
+    """Split observations z [n, inputs] into images [n, height, width, channels] and the other numbers [n, rest].
 
     `image` says which axes are height, width and channels. `xp` is the array library: NumPy or JAX.
     """
@@ -111,11 +111,11 @@ def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
 
 
 def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np) -> Any:
-    """Return the vectors [n, features] that the convolutions `front` give for flat observations z [n, inputs].
+    """Return the outputs [n, features] of the convolutional layers `front` for flat observations z [n, inputs].
 
     `parameters` lists (kernels, biases) of each layer; `xp` is the array library, NumPy or JAX. Each convolution is
-    computed as one matrix product of patches and kernels. On a CPU, inside the loop that trains the critics, JAX's own
-    convolutions take a hundred times as long.
+    computed as one matrix product of patches and kernels. JAX's own convolutions would take a hundred times as long on
+    a CPU, inside the loop that trains the critics.
     """
     x, rest = split_image(z, front.image, xp)
     for (weight, bias), (_, k, stride) in zip(parameters, front.layers, strict=True):
@@ -123,6 +123,6 @@ def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np
         ends = stride * (height - 1) + 1, stride * (width - 1) + 1
         parts = [
             x[:, a : a + ends[0] : stride, b : b + ends[1] : stride] for a in range(k) for b in range(k)
-        ]  # in the order of the kernel's own entries
+        ]  # in the order of the entries of a kernel
         x = xp.tanh(xp.concatenate(parts, -1) @ weight.reshape(len(weight), -1).T + bias)
     return xp.concatenate([x.reshape(len(x), -1), rest], -1)

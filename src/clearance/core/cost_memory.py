@@ -1,7 +1,8 @@
 """Extra inputs of a policy under limits on whole episodes: the costs so far, and the time.
 
-Whether an episode will exceed its budget depends on the cost it has spent, which observations need not show. The inputs
-of such a policy are the observation as a vector, then each cost so far divided by its scale, then the time:
+Whether an episode will exceed its budget depends on the cost that it has spent, and observations may not show this
+cost. The inputs of such a policy are the observation as a vector, then each cost so far divided by its scale, then the
+time:
 
     (obs, C_1/scale_1, …, C_k/scale_k, 2t/H − 1)             C_i: cost so far,  t: time,  H: horizon
 """
@@ -53,7 +54,7 @@ class CostMemory:
 
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> CostMemory:
-        """Return the CostMemory whose JSON data `describe` has returned; raise ValueError if the data are invalid."""
+        """Return a CostMemory from the JSON data that `describe` returned; raise ValueError if the data are invalid."""
         names, scales, shape, H = (data[key] for key in ("costs", "scales", "obs_shape", "horizon"))
         whole = all(type(n) is int and n >= 0 for n in shape) and type(H) is int and H >= 1
         positive = all(isinstance(x, int | float) and math.isfinite(x) and x > 0 for x in scales)
@@ -63,13 +64,13 @@ class CostMemory:
 
     @property
     def needed(self) -> str:
-        """The sentence for error messages that tells the user which calls supply the costs so far."""
+        """A sentence for error messages: it says which calls give the policy the costs so far."""
         what = " and ".join(self.names)
         return f"this policy acts on the sum of {what} so far: call reset() at the start of an episode and record(cost)"
 
 
 class CostTracker:
-    """A counter of the costs so far in n parallel episodes; call `join` before and `record` after every step."""
+    """A counter of the costs so far in n parallel episodes. Call `join` before each step and `record` after it."""
 
     def __init__(self, memory: CostMemory, n: int | None) -> None:
         self.memory, self.waiting = memory, False
@@ -79,7 +80,7 @@ class CostTracker:
     def record(self, costs: Any) -> None:
         """Add the costs of the last step to the costs so far.
 
-        `costs` is a dict by name; if there is only one cost, it may be a number or an array [n].
+        `costs` is a dict by name. If there is only one cost, it may also be a number or an array [n].
         """
         if not self.waiting:
             raise InputError("record(cost) belongs after act(obs), once for each step")
@@ -98,7 +99,7 @@ class CostTracker:
 
 
 def read_costs(memory: CostMemory, costs: Any, n: int) -> Array:
-    """Return costs [n, k] from a dict by name; if there is one cost only, also from a number or an array [n]."""
+    """Return costs [n, k] from a dict by name or, if there is only one cost, also from a number or an array [n]."""
     names = memory.names
     if isinstance(costs, Mapping):
         missing = [name for name in names if name not in costs]

@@ -1,13 +1,13 @@
-"""The criterion of a problem: what J sums. This module reads it from the user's arguments and puts it into words.
+"""The criterion of a problem, which defines J. It is read here from the user's arguments and put into words.
 
     discounted   J = E Σ_t γ^t h_t
     average      J = lim 1/T E Σ_{t<T} h_t                 the long-run mean per step
     total        J = E Σ_t h_t                             undiscounted, until absorption
     horizon H    J = E Σ_{t<H} γ^t h_t                     the first H steps; γ = 1 unless given
 
-All signals of a problem have the same criterion. With different criteria there may be no best policy. An example is a
-discounted reward under a limit on the long-run mean: acting greedily for more steps at first always earns more, and the
-mean does not change.
+All signals of a problem have the same criterion, since with different criteria there may be no best policy. An example
+is a discounted reward under a limit on the long-run mean. Acting greedily for more steps before meeting the limit
+always gives more reward, and the long-run mean stays the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Criterion(NamedTuple):
     def length(self) -> float:
         """The sum of the weights of all steps; |J| is at most this sum times the largest |signal| of a step.
 
-        For "total" it is 1, since the number of steps is not known.
+        For "total" the result is 1, since the number of steps is not known.
         """
         if self.horizon is None:
             return 1 / (1 - self.gamma) if self.name == DISCOUNTED else 1.0
@@ -52,13 +52,13 @@ class Criterion(NamedTuple):
 def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[str] = ()) -> Criterion:
     """Return the criterion that the user's arguments describe.
 
-    criterion  a name, a list with a name for each signal, a dict by signal, or None
+    criterion  one name, a list with a name for each signal, a dict by signal, or None
     signals    the names of the reward and the constraints
 
     >>> read_criterion(None, 0.9, None)
     Criterion(name='discounted', gamma=0.9, horizon=None)
     """
-    from clearance.core.validation import read_number  # NumPy: words about a criterion need none
+    from clearance.core.validation import read_number  # imported here: the rest of the module needs no NumPy
 
     name, H = _one_name(criterion, signals), check_horizon(horizon)
     discount = None if gamma is None else read_number("gamma", gamma)
@@ -85,7 +85,7 @@ def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[s
 
 
 def check_sampled(criterion: Any) -> None:
-    """Raise InputError if the criterion is unknown or "average", which samples of a simulator cannot certify."""
+    """Raise InputError if the criterion is unknown, or is "average", which samples of a simulator cannot certify."""
     if criterion == AVERAGE:
         why = "no number of steps bounds what comes after them"
         raise InputError(f"criterion 'average' cannot be certified from samples, since {why}: give horizon=H steps")

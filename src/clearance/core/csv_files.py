@@ -1,8 +1,8 @@
 """Write tables as CSV files that are safe to open in a spreadsheet or a terminal.
 
-A spreadsheet takes a cell that begins with =, +, - or @ for a formula, and a terminal obeys control characters. Names
-may come from untrusted files. So control characters are escaped, and text that begins like a formula gets an apostrophe
-in front.
+A spreadsheet treats a cell that begins with =, +, - or @ as a formula, and a terminal obeys control characters. Names
+may come from untrusted files. So control characters are escaped, and text that begins like a formula gets a leading
+apostrophe.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from clearance.core.inside_folder import AnyPath
 from clearance.core.text import visible
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-# At the start of a cell, also after blanks; a spreadsheet of another language may split at semicolons. The second four
-# are the wide forms that East Asian versions take for the first.
+# A formula may start a cell, also after blanks; in some languages, spreadsheets also split cells at semicolons. The
+# last four characters are wide forms of the first four; East Asian versions accept them.
 FORMULA = re.compile(r"(^\s*|;\s*)(?=[=+\-@＝＋－＠])")
 QUOTED = re.compile(r"(^\s*|;\s*)'(?=[=+\-@＝＋－＠])")
 
@@ -39,7 +39,7 @@ def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]
 
 
 def plain_cell(value: Any) -> Any:
-    """Return a cell value that no program takes for a formula or a control sequence; numbers stay numbers.
+    """Return a cell value that no program reads as a formula or a control sequence; numbers are returned unchanged.
 
     >>> plain_cell(-1.5), plain_cell("-1.5"), plain_cell("=1+1"), plain_cell("a\\x1b[31m")
     (-1.5, '-1.5', "'=1+1", 'a\\\\x1b[31m')
@@ -50,7 +50,7 @@ def plain_cell(value: Any) -> Any:
 
 
 def other_separator(header: Sequence[str], needed: str) -> str:
-    """Return the separator that a file seems to have in place of the comma, as text; "" if there is none.
+    """Return the separator that a file seems to use instead of the comma, as quoted text; "" if there is none.
 
     header  the first row, split at commas;  needed: a column that every such file has
 
@@ -62,7 +62,7 @@ def other_separator(header: Sequence[str], needed: str) -> str:
 
 
 def read_cell(text: str) -> str:
-    """Return the text of a cell without the apostrophe that `plain_cell` may have put in front.
+    """Return the text of a cell without the leading apostrophe that `plain_cell` may have added.
 
     >>> read_cell("'=1+1"), read_cell("it's")
     ('=1+1', "it's")

@@ -21,9 +21,9 @@ class EnvironmentFault(InputError):
 
     env    name of the environment
     lane   index of the environment among those that run in parallel
-    step   step of the rollout, from 0; None if the environment failed before its first step
+    step   step of the rollout, counted from 0; None if the environment failed before its first step
     value  the value that the environment returned
-    learned  the policy learned until then, without any guarantee; None if there is none
+    learned  the policy learned before the failure, without any guarantee; None if there is none
     """
 
     def __init__(self, env: str, lane: int, step: int | None, what: str, value: object = None, where: str = "") -> None:
@@ -43,11 +43,11 @@ def _short(value: object) -> str:
 
 
 class InfeasibleError(RuntimeError):
-    """Raised when no policy meets the limits or, if `proven` is False, when none was found by sampling.
+    """Raised when no policy meets the limits, or when sampling found none (then `proven` is False).
 
     slater    the Slater margin max_π min_i (J_gi(π) − b_i), which is negative here; from samples, a bound on it
     cmdp      the finite model, if it is known
-    diagnose  a function of the model that says which limits conflict (`clearance.diagnose`)
+    diagnose  a function from the model to the limits that conflict (`clearance.diagnose`)
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class InfeasibleError(RuntimeError):
 
 
 class MissingExtraError(ImportError):
-    """Raised when an optional package is not installed; the message names the extra that installs it."""
+    """Raised when an optional package is not installed. The message names the extra of clearance that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install '.[{extra}]' in a clone of clearance")
@@ -90,18 +90,18 @@ def _remade(kind: type[Exception], args: tuple[Any, ...], content: dict[str, Any
 
 
 class SolverError(RuntimeError):
-    """Raised when a solver gives up or gets numbers that are not finite. The message says what to change."""
+    """Raised when a solver gives up or meets numbers that are not finite. The message says what to change."""
 
 
-# How an infeasible message ends if there are several limits: a common amount mixes their units.
+# The end of the message if several limits are infeasible. One common amount for all would mix their units.
 ASK_DIAGNOSE = "cl.diagnose says which ones to relax, and how far"
 
 
 def infeasible_message(slater: float, limits: int, among: str = "policy") -> str:
     """Return the error message for limits that no policy can meet.
 
-    `slater` is the Slater margin, which is negative, and `limits` the number of limits. `among` names a class of
-    policies if only that class was searched.
+    `slater` is the Slater margin, which is negative, and `limits` the number of limits. `among` names the class of
+    policies that was searched, if it is smaller than that of all policies.
     """
     advice = f"relax the limit by {round_up(-slater):.6g} or more" if limits == 1 else ASK_DIAGNOSE
     return f"no {among} meets the limits (Slater margin {slater:.6g}); {advice}"

@@ -25,8 +25,8 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
 
 
 def load_pyplot() -> Any:
-    """Return pyplot with the user's backend; in a notebook that backend shows figures inline."""
-    # Without a home matplotlib uses a temporary folder, and says so in two warnings.
+    """Return pyplot with the user's backend. In a notebook, this backend shows figures inline."""
+    # If there is no home folder, matplotlib uses a temporary one; this suppresses its two warnings about that.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         import matplotlib.pyplot as plt
@@ -43,8 +43,8 @@ def pyplot_for_files() -> Any:
 
 
 def finish_figure(fig: Any) -> Any:
-    """Close a figure in pyplot and return it, so that a notebook shows it once, as the value of a cell's last line."""
-    load_pyplot().close(fig)  # or a notebook would show it twice
+    """Close a figure in pyplot and return it, so that a notebook shows it only as the value of the cell's last line."""
+    load_pyplot().close(fig)  # otherwise a notebook shows it twice
     return fig
 
 
@@ -56,6 +56,6 @@ def save_figure(fig: Any, path: str | Path, *, dpi: int = 110) -> None:
 
 
 def plain_text(name: str) -> str:
-    """Return a name with escapes for characters that matplotlib would take for mathematics or cannot show."""
+    """Return a name with escapes for characters that matplotlib would read as mathematics or cannot show."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
     return shown.replace("\\", "\\\\").replace("$", "\\$")

@@ -15,10 +15,10 @@ class BusyError(InputError):
 
 
 class Lock(NamedTuple):
-    """A lock on a folder that only this process may write: the handles of the open folder and of its file `lock`.
+    """A lock by which only this process may write a folder: the handles of the open folder and of its file `lock`.
 
-    The folder itself is locked, so that a second process stays out even if someone removes the file. The file is locked
-    too, for file systems that can lock files only (NFS).
+    The folder itself is locked, so that a second process stays out even if someone removes the file. The file is also
+    locked, because some file systems (NFS) can only lock files.
     """
 
     handle: int
@@ -74,12 +74,12 @@ def _open_file(folder: Path, handle: int) -> int:
 
 
 def _take(handle: int, fd: int) -> None:
-    import fcntl  # not everywhere: reading run folders must not need it
+    import fcntl  # missing on some systems, which must still be able to read run folders
 
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
         if isinstance(e, BlockingIOError):
             raise
-        # else this disk does not lock folders: the file is enough as long as it is left alone
+        # This disk cannot lock folders; then the lock on the file suffices, as long as nobody removes the file.
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

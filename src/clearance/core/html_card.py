@@ -1,6 +1,6 @@
 """Small pieces of HTML for notebooks: a title, sentences, a table, a curve. All text is escaped; there are no scripts.
 
-Cards use the notebook's own colours, so that they are readable on light and dark pages.
+Cards use the colours of the notebook, so they are readable on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def html_card(
 
 
 def html_curve(x: Sequence[float], y: Sequence[float], label: str, *, at: tuple[float, float] | None = None) -> str:
-    """Return a small curve of y over x as inline SVG with the text alternative `label`; `at` marks one point (x, y)."""
+    """Return a small curve of y over x as inline SVG. `label` is its text alternative; `at` marks one point (x, y)."""
     every = max(1, len(x) // MOST_POINTS)
     at = None if at is None or not all(map(math.isfinite, at)) else at
     drawn = [p for p in zip(x[::every], y[::every], strict=True) if all(map(math.isfinite, p))]

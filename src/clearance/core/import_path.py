@@ -1,9 +1,9 @@
 """The folders from which the user's own code may be imported.
 
-A user who types `mine:make` on the command line means the file in the current folder, as with `python -m`. A command
-that opens stored files (`--resume`, or a sweep in a .toml file) may run in a folder whose files come from someone else.
-For such a command the current folder is not searched, only installed packages and the folders given with
-`--allow-import`.
+If a user types `mine:make` on the command line, the file in the current folder is meant, as with `python -m`. But a
+command that opens stored files (`--resume`, or a sweep in a .toml file) may run in a folder with files from someone
+else. For such a command, only installed packages and the folders given with `--allow-import` are searched, not the
+current folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 class ImportRule(NamedTuple):
     """The folders that are searched first for the user's modules.
 
-    `here` says whether the current folder is searched as well.
+    `here` says whether the current folder is also searched.
     """
 
     folders: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ def import_rule() -> ImportRule:
 
 
 def rule_of(words: Sequence[str]) -> ImportRule:
-    """Return the import rule for a command line, given as its words.
+    """Return the import rule for a command line, which is given as a list of words.
 
     The current folder is searched unless the command opens stored files.
 
@@ -65,7 +65,7 @@ def search(rule: ImportRule) -> Iterator[None]:
         yield
     finally:
         _rules.remove(rule)
-        for folder in added:  # code may have added its own, which stay
+        for folder in added:  # entries that the user's code has added stay
             with contextlib.suppress(ValueError):
                 sys.path.remove(folder)
         sys.path[:0] = left_out

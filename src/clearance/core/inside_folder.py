@@ -1,7 +1,8 @@
 """Open files inside an untrusted folder, relative to the folder's handle and without following links.
 
-The path of the folder itself is chosen by the user and may contain links. The files inside may be planted: a link to a
-file elsewhere, a pipe that blocks, an endless device, a file of another user. None of these is opened or written.
+The user chooses the path of the folder itself, so this path may contain links. But the files inside may come from an
+attacker: a link to a file elsewhere, a pipe that blocks, an endless device, a file of another user. None of these is
+opened or written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from clearance.core.errors import InputError
 
 AnyPath = str | os.PathLike[str]
-HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")  # not on Windows: there, names are checked first
+HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")  # not on Windows: names are checked there
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 
@@ -28,7 +29,7 @@ BINARY = getattr(os, "O_BINARY", 0)
 class Inside(os.PathLike[str]):
     """The path of the file `name` in `folder`; `name` may have subfolders, such as "trace/000001.npz".
 
-    `handle` is the file descriptor of the folder if it is open already, else None.
+    `handle` is the file descriptor of the folder if the folder is already open, else None.
     """
 
     folder: Path
@@ -135,7 +136,7 @@ def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
 
 
 def exists_inside(path: Inside) -> bool:
-    """Return whether `path` leads to an existing plain file, and not to a link."""
+    """Return whether `path` leads to an existing plain file that is not a link."""
     try:
         with folder_of(path) as place:
             found = place.lstat(Path(path.name).name)

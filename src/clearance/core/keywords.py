@@ -1,4 +1,4 @@
-"""Answer keyword arguments that are called otherwise in a neighbouring function."""
+"""Give helpful errors for keyword arguments that have another name in a similar function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def not_called(wrong: str, right: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: a call with the keyword `wrong` raises a TypeError that names the keyword `right`.
+    """Return a decorator by which calls with the keyword `wrong` raise a TypeError that names the keyword `right`.
 
     >>> not_called("limits", "limit")(dict)(limits=3)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""The label of each JSON key that people read, the same on the command line and in reports.
+"""The label of each JSON key that is shown to people. It is the same on the command line and in reports.
 
 docs/reference/json_keys.md lists keys and labels; a test compares that page with this table.
 """

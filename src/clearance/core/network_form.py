@@ -1,10 +1,10 @@
 """Policy networks without any framework: their shape, the layout of θ, and their outputs in NumPy.
 
-    z = clip((obs − mean)/√var, ±10),     z ← tanh(W z + b) layer by layer, the last one without tanh
+    z = clip((obs − mean)/√var, ±10),     z ← tanh(W z + b) for each layer, but no tanh after the last one
 
-Images go through convolutions first (`clearance.core.convolution`). θ [d] holds, in this order: the kernels [outputs,
-width, width, inputs] and biases [outputs] of the convolutions, if there are any; then, layer by layer, W [outputs,
-inputs] row by row and b [outputs]; last log σ [m], if the scale is "free".
+Images first go through convolutions (`clearance.core.convolution`). θ [d] holds, in this order: the kernels [outputs,
+width, width, inputs] and biases [outputs] of the convolutions, if there are any; for each layer, W [outputs, inputs]
+row by row and b [outputs]; at the end log σ [m], if the scale is "free".
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from clearance.core.errors import InputError
 from clearance.core.spaces import Space, describe_space, restore_space
 
 Scale = Literal["free", "state", "fixed"]
-CLIP = 10.0  # standard deviations at which a normalised observation is cut off
-LOG_STD = (-5.0, 2.0)  # where the scale may go
-ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")  # of a policy file
-RULE_NAME = "rule"  # and, in a file, the name of a rule of the user's own, whose weight is the last one
+CLIP = 10.0  # normalised observations are clipped at this number of standard deviations
+LOG_STD = (-5.0, 2.0)  # the range of log σ
+ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")  # the arrays of a policy file
+RULE_NAME = "rule"  # in a policy file, the name of a rule written by the user; the last of the weights is its weight
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Architecture:
     scale: Scale = "free"
     std: float = 0.6
     normalise: bool = True
-    conv: tuple[Layer, ...] | None = None  # None: as the observations ask for
+    conv: tuple[Layer, ...] | None = None  # None: chosen by the shape of the observations
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conv", read_layers(self.conv))
@@ -87,7 +87,7 @@ class NetworkForm:
     """A network that maps observations of one shape to a distribution over one action space.
 
     design  the layers and the scale σ of the network (an `Architecture`)
-    memory  names and scales of the costs so far, if the policy sees them; obs_shape then counts them as inputs
+    memory  names and scales of the costs so far, if they are inputs of the policy; obs_shape then includes them
     """
 
     obs_shape: tuple[int, ...]
@@ -156,8 +156,8 @@ class NetworkForm:
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
         """Return the parameters of the action distribution, in the form that `ChoiceDraws` or `NormalDraws` reads.
 
-        y are the outputs of the last layer. For normals the result is (mean, log σ); `log_std` is log σ if this is a
-        free parameter. `xp` is the array library: NumPy or JAX.
+        y are the outputs of the last layer. For normal distributions the result is (mean, log σ); `log_std` is log σ if
+        it is a free parameter. `xp` is the array library: NumPy or JAX.
         """
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, NormalDraws):
@@ -176,8 +176,8 @@ class NetworkForm:
     def plain(self, theta: Any, normaliser: Any, dtype: Any = np.float32) -> Callable[[Any], Any]:
         """Return a NumPy function from observations [n, …] to the parameters [n, size] of the action distribution.
 
-        `normaliser` is (mean, var, count) of the observations. The function is for callers that take one step at a
-        time, where a compiled call would cost more than the network itself.
+        `normaliser` is (mean, var, count) of the observations. Use this function to take one step at a time: then a
+        compiled call would take longer than the network itself.
         """
         parameters = self.split(np.asarray(theta).astype(dtype))
         layers = [(weight.T.copy(), bias) for weight, bias in parameters.layers]
@@ -220,7 +220,7 @@ class NetworkForm:
 
 
 def explain_missing_rule(name: str, share: float) -> str:
-    """Return an error message for a policy file that names a rule (a user's Python function) whose code was not given.
+    """Return an error message for a policy file that names a rule (a user's Python function) that was not given.
 
     `share` is the share of episodes that follow the rule.
     """
@@ -231,7 +231,7 @@ def explain_missing_rule(name: str, share: float) -> str:
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """Return the largest allowed number of entries of each array in a policy file, by name.
 
-    These limits follow from the shape of the array "theta"; `shapes` holds the shapes of the arrays by name.
+    The numbers follow from the shape of the array "theta"; `shapes` holds the shapes of the arrays by name.
     """
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M + 1, "policy": 1, RULE_NAME: 1}

@@ -1,9 +1,9 @@
-"""Read the policies of finite models from tables (.csv or .json) with one row for each state and action:
+"""Read policies of finite models from tables (.csv or .json) with one row for each state and action:
 
     state,action,probability
 
-With a horizon there is also a column `time`; for a mixture there are also `component` and `weight`. A file is checked
-as a whole before any array is allocated: every component has every state (at every time) once.
+With a horizon there is also a column `time`, and for a mixture there are the columns `component` and `weight`. The
+whole file is checked before any array is allocated: each component must have each state (at each time) exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clearance.core.text import suggest, visible
 
 SUFFIXES = (".csv", ".json")
 SCHEMA = "clearance/policy-table/1"
-LARGEST = 5 * 10**8  # bytes of a JSON file
+LARGEST = 5 * 10**8  # the largest size of a JSON file in bytes
 COLUMNS = ("component", "weight", "time", "state", "action", "probability")
 NEEDED = ("state", "action", "probability")
 
@@ -63,9 +63,9 @@ class _Entry(NamedTuple):
 def read_policy_table(
     path: str | os.PathLike[str], states: Sequence[str] | None = None, actions: Sequence[str] | None = None
 ) -> PolicyTable:
-    """Return the policy in a .csv or .json file that `save_policy` wrote, or in a file of the same form.
+    """Return the policy in a .csv or .json file that `save_policy` wrote, or in another file of the same form.
 
-    states, actions  the model's names, which define the order of the arrays; by default the names in the file
+    states, actions  the names in the model, which define the order of the arrays; by default the names in the file
     """
     said: Mapping[str, Any] | None = None
     if Path(path).suffix.lower() == ".csv":
@@ -149,7 +149,7 @@ def _rows_of_json(path: str | os.PathLike[str], data: Mapping[str, Any]) -> Iter
 def _by_time(place: str, table: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
     """Yield pairs (time, {state: {action: probability}}) from the JSON object of one component.
 
-    If the object has times as its keys, there is one pair for each time; otherwise there is one pair with time None.
+    If the keys of the object are times, there is one pair for each time; otherwise there is one pair with time None.
     `place` is for error messages.
     """
     inner = next((x for x in table.values() if isinstance(x, dict)), {})
@@ -198,9 +198,9 @@ def _labels(entries: list[_Entry], kind: str) -> tuple[tuple[str, ...] | None, i
 
 
 def _index(names: Sequence[str] | None, n: int) -> dict[str, int]:
-    """Return a dict from each name to its index 0..n−1; if `names` is None, the names are the indices as text.
+    """Return a dict from each name to its index 0..n−1. If `names` is None, the names are the numbers "0", "1", …
 
-    A name with control characters is also found in its escaped form, which tables contain.
+    Tables contain names with their control characters escaped, so the dict has these forms too.
     """
     known = [str(i) for i in range(n)] if names is None else list(names)
     written = {visible(name).strip(): i for i, name in enumerate(known)}
@@ -218,7 +218,7 @@ def _find(e: _Entry, kind: str, index: Mapping[str, int]) -> int:
 
 
 def _weight(e: _Entry, before: float, M: int) -> float:
-    """Return the weight of the component in row `e`; it is 1 if the row has none and there is one component (M = 1).
+    """Return the weight of the component in row `e`. If the row has no weight and M = 1, the weight is 1.
 
     `before` is the weight in earlier rows of the same component, or NaN. Raise InputError if the two differ.
     """
@@ -249,7 +249,7 @@ def _whole(place: str, field: str, text: str) -> int:
 
 
 def _share(place: str, field: str, x: Any) -> float:
-    """Return x, a number or text, as a float; raise InputError unless it is in [0, 1].
+    """Return x, a number or a text, as a float; raise InputError unless it is in [0, 1].
 
     `place` and `field` are for the error message.
     """

@@ -1,8 +1,8 @@
-"""Random streams: every stream is derived by counting from one seed.
+"""Random streams, all derived from one seed.
 
-A stream is a 64-bit key; `fold(key, i)` is its i-th sub-stream. All random numbers of a run are a pure function of
-(seed, iteration, sample), so they depend neither on threads nor on machines. The compiled kernels have the same
-function (`clearance.core.compiled.alias_tables.fold`), and a test compares the two.
+A stream is a 64-bit key; `fold(key, i)` is its i-th sub-stream. Each random number of a run is a pure function of
+(seed, iteration, sample), so it depends neither on threads nor on machines. The compiled kernels have the same function
+(`clearance.core.compiled.alias_tables.fold`), and a test compares the two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Linear algebra in exact rational arithmetic, and conversion to floating point with outward rounding.
 
-Every finite floating-point number is rational, so +, −, ×, / and comparison of stored numbers are computed here without
-any error. Matrices are NumPy arrays of `Fraction`. Numerators grow with the dimension: this is for a few dozen
-unknowns.
+Every finite floating-point number is rational. So sums, products, quotients and comparisons of stored numbers are
+computed here without any error. Matrices are NumPy arrays of `Fraction`. The numerators grow with the dimension, so the
+functions are meant for a few dozen unknowns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def to_fractions(x: Any) -> Matrix:
 
 
 def ensure_exact(X: Matrix) -> Matrix:
-    """Return X as fractions; raise TypeError if it contains a floating-point number, which may have been rounded."""
+    """Return X as fractions; raise TypeError if it contains floating-point numbers, which may have been rounded."""
     if any(isinstance(x, float) for x in X.ravel()):
         raise TypeError("a floating-point number in rational arithmetic")
     return np.vectorize(Fraction, otypes=[object])(X)
@@ -48,7 +48,7 @@ def round_up(q: Fraction) -> float:
 
 
 def average_down(weights: Array, x: Array) -> float:
-    """Return the mean Σ_i w_i x_i / Σ_i w_i, rounded down, for weights w > 0; x may be infinite.
+    """Return the weighted mean Σ_i w_i x_i / Σ_i w_i, rounded down, for weights w > 0; x may have infinite entries.
 
     If x has both −∞ and +∞ as entries, the result is −∞.
     """
@@ -60,7 +60,7 @@ def average_down(weights: Array, x: Array) -> float:
 
 
 def average_up(weights: Array, x: Array) -> float:
-    """Return the mean Σ_i w_i x_i / Σ_i w_i, rounded up, for weights w > 0; x may be infinite.
+    """Return the weighted mean Σ_i w_i x_i / Σ_i w_i, rounded up, for weights w > 0; x may have infinite entries.
 
     If x has both −∞ and +∞ as entries, the result is +∞.
     """
@@ -68,7 +68,7 @@ def average_up(weights: Array, x: Array) -> float:
 
 
 def enclose_exp(x: Fraction) -> tuple[Fraction, Fraction]:
-    """Return (lower, upper) bounds of e^x: n terms of its series ± twice the next term, where n ≥ 2|x|."""
+    """Return (lower, upper) bounds of e^x: the sum of n ≥ 2|x| terms of its series, ± twice the next term."""
     term, total = Fraction(1), Fraction(0)
     for k in range(1, 2 * math.ceil(abs(x)) + 60):
         total += term
@@ -80,7 +80,7 @@ def enclose_exp(x: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def solve_exactly(A: Matrix, B: Matrix) -> Matrix:
-    """Return X [n, k] with AX = B for a regular A, by elimination in whole numbers (Bareiss 1968)."""
+    """Return the solution X [n, k] of AX = B for a regular A, by elimination in whole numbers (Bareiss 1968)."""
     n = len(A)
     T = np.array([_clear_denominators(row) for row in ensure_exact(np.hstack([A, B]))], object)
     last = 1
@@ -90,7 +90,7 @@ def solve_exactly(A: Matrix, B: Matrix) -> Matrix:
         below = slice(k + 1, n)
         T[below, k + 1 :] = (T[k, k] * T[below, k + 1 :] - np.outer(T[below, k], T[k, k + 1 :])) // last
         last = T[k, k]
-    X = np.zeros(B.shape, object)  # times the determinant, which `last` is now
+    X = np.zeros(B.shape, object)  # X times the determinant of A, which is now `last`
     for i in reversed(range(n)):
         X[i] = (last * T[i, n:] - T[i, i + 1 : n] @ X[i + 1 :]) // T[i, i]
     return X * Fraction(1, last)
@@ -146,8 +146,9 @@ def find_characteristic(F: Matrix) -> list[Fraction]:
 def has_all_roots_within(c: list[Fraction], gamma: Fraction) -> bool:
     """Return whether γ|z|² < 1 for all roots z of the polynomial Σ_k c_k z^k of degree n (Schur 1917, Cohn 1922).
 
-    `c` lists the coefficients c_0 .. c_n. The answer is yes if and only if γ^n c_0² < c_n² and the same is true for the
-    polynomial of degree n − 1 with the coefficients d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
+    `c` lists the coefficients c_0 .. c_n. For n ≥ 1, this is true if and only if two conditions hold: (1) γ^n c_0² <
+    c_n², and (2) it is true for the polynomial of degree n − 1 with the coefficients d_k = c_n c_{k+1} − γ^{k+1} c_0
+    c_{n−1−k}, k < n.
     """
     while n := len(c) - 1:
         if gamma**n * c[0] ** 2 >= c[n] ** 2:

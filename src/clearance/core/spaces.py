@@ -1,7 +1,7 @@
-"""Action spaces: the sets from which a policy chooses its actions. They use NumPy only, so every package can use them.
+"""Action spaces: the sets from which a policy chooses its actions. They need only NumPy, so every package can use them.
 
-Policies number discrete actions from 0 and return flat vectors. `native` converts an action to the form that the
-environment expects: numbered from `start`, and with the shape `form`.
+A policy numbers discrete actions from 0 and returns continuous ones as flat vectors. `native` converts an action to the
+form that the environment expects: numbered from `start`, and with the shape `form`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clearance.core.errors import InputError
 
 @dataclass(frozen=True)
 class Discrete:
-    """The space of n actions. Policies number them 0 .. n−1, the environment start .. start + n − 1."""
+    """The space of n actions. A policy numbers them 0 .. n−1, and the environment start .. start + n − 1."""
 
     n: int
     start: int = 0
@@ -43,7 +43,7 @@ class Discrete:
 
     @property
     def nvec(self) -> tuple[int, ...]:
-        """The number of actions as a tuple with one entry, the form that `MultiDiscrete` has."""
+        """The number of actions in the form that `MultiDiscrete` has: a tuple, here with one entry."""
         return (self.n,)
 
 
@@ -81,13 +81,13 @@ class MultiDiscrete:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """Real vectors between low and high [m], entry by entry; an entry without a bound has −∞ or ∞."""
+    """Real vectors between low and high [m], entry by entry. If an entry has no bound, its low or high is −∞ or ∞."""
 
     low: Array
     high: Array
     form: tuple[int, ...] = ()
 
-    if TYPE_CHECKING:  # lists are taken too
+    if TYPE_CHECKING:  # for type checkers: lists are accepted as well as arrays
 
         def __init__(self, low: ArrayLike, high: ArrayLike, form: tuple[int, ...] = ()) -> None: ...
 
@@ -118,7 +118,7 @@ class Box:
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
-        """A mask [m] of the entries with two finite bounds, where a policy squashes its actions with tanh."""
+        """A mask [m] of the entries with two finite bounds; for these, a policy squashes its actions with tanh."""
         return np.isfinite(self.low) & np.isfinite(self.high)
 
 
@@ -126,7 +126,7 @@ Space = Discrete | MultiDiscrete | Box
 
 
 def describe_space(space: Space) -> dict[str, Any]:
-    """Return the space as JSON data; `start` and `form` are left out if they have their defaults."""
+    """Return the space as JSON data; `start` and `form` are left out if they have their default values."""
     if isinstance(space, Box):
         bounds = {"low": space.low, "high": space.high}
         text = {"kind": "box"} | {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in bounds.items()}
@@ -139,7 +139,7 @@ def describe_space(space: Space) -> dict[str, Any]:
 
 
 def restore_space(text: dict[str, Any]) -> Space:
-    """Return the action space whose JSON data `describe_space` has returned."""
+    """Return the action space from JSON data that `describe_space` returned."""
     kind = text.get("kind")
     if kind == "box":
         low = [-np.inf if x is None else x for x in text["low"]]

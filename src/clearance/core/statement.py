@@ -1,8 +1,8 @@
 """The statement of a problem with a simulator: its limits, and the definition of J.
 
-With h_t the reward or a utility of step t:
+Let h_t be the reward or a utility at step t. Then
 
-horizon None   J(π) = E Σ_t γ^t h_t, infinite horizon; a terminated episode adds nothing more
+horizon None   J(π) = E Σ_t γ^t h_t, infinite horizon; after termination nothing is added
 horizon H      J(π) = E Σ_{t<H} γ^t h_t; with γ = 1 the limits are limits per episode, as usual in safe RL
 """
 
@@ -24,19 +24,19 @@ from clearance.core.validation import freeze, read_flags, read_names, read_numbe
 
 Bounds = tuple[Array, Array]
 PROBLEM = "clearance/problem/1"  # the schema of problem.json
-MOST_TELLING = 64  # episodes that rare events may ask of one batch
+MOST_TELLING = 64  # the largest number of episodes that a batch has because rare events should occur in it
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; the module's head defines J.
+    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`. The module's docstring defines J.
 
     gamma    γ; 1 only with a horizon
     b        limits [I]
     names    names of the constraints [I]
     horizon  number of steps of an episode that count, or None
-    bounds   declared (low, high) of the signals h [1+I] in one step; without them (None) samples cannot certify
-    costs    which constraints the user wrote as costs [I]; they are shown as costs
+    bounds   declared (low, high) of the signals h [1+I] in one step; without them (None), samples cannot certify
+    costs    mask [I] of the constraints that the user gave as costs; messages and reports show these as costs
     tails    the `Chance` or `CVaR` limit of each constraint [I], or None if the constraint limits a mean. With such a
              limit, the signals of the constraint are the increments of the limited quantity, and its name is a formula
     """
@@ -78,7 +78,7 @@ class Statement:
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The declared widths (high − low) of the reward and of each utility [I] in one step; 1 if none is declared."""
+        """The declared ranges (high − low) of the reward and of each utility [I] in one step; 1 if none is declared."""
         low, high = (np.zeros(1 + self.I), np.ones(1 + self.I)) if self.bounds is None else self.bounds
         size = np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
         return float(size[0]), size[1:]
@@ -87,9 +87,9 @@ class Statement:
         """Return the smallest and the largest possible sums (low [1+I], high [1+I]) of the signals over an episode.
 
         The signals of one step lie in [low, high], and the weights of all steps sum to `weight`. Episodes may end
-        early, so every range contains 0. For a constraint with a `Chance` or `CVaR` limit, the range of −φ is
-        returned, where φ is the quantity whose mean is limited. This range is widened by its size times `slip`, the
-        largest relative rounding error.
+        early, so every range contains 0. A constraint with a `Chance` or `CVaR` limit instead has the range of −φ,
+        where φ is the quantity whose mean is limited. This range is widened by its size times `slip`, the largest
+        relative rounding error.
         """
         least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
         for i, tail in enumerate(self.tails, 1):
@@ -99,21 +99,21 @@ class Statement:
 
     @property
     def offset(self) -> Array:
-        """The constants [1+I] to add to an episode's summed signals.
+        """The constants [1+I] to add to the summed signals of an episode.
 
-        For a `Chance` or `CVaR` limit the constant is −φ(0), where φ(C) is the quantity whose mean is limited, at the
-        episode's cost C. For the reward and for limits on means it is 0.
+        For a `Chance` or `CVaR` limit, the constant is −φ(0), where φ(C) is the quantity whose mean is limited and C is
+        the episode's cost. For the reward and for limits on means, the constant is 0.
         """
         return tail_offsets(self.tails)
 
     @property
     def one_sided(self) -> tuple[bool, ...]:
-        """A flag for each constraint [I]: true if samples can confirm its limit but never refute it."""
+        """A flag for each constraint [I]: true if samples can confirm its limit but cannot refute it."""
         return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
 
     @property
     def nu(self) -> tuple[float | None, ...]:
-        """The threshold ν of each CVaR limit [I], the cost above which excess is counted; None for other limits."""
+        """The threshold ν of each CVaR limit [I]; only cost above ν counts. None for other limits."""
         rules = (None if tail is None else tail.rule for tail in self.tails)
         return tuple(rule.nu if isinstance(rule, CVaR) else None for rule in rules)
 
@@ -121,14 +121,14 @@ class Statement:
     def telling_episodes(self) -> int:
         """The number of episodes after which the rare events of `Chance` and `CVaR` limits have probably occurred.
 
-        It is 1 if there are no such limits.
+        The number is 1 if there are no such limits, and at most MOST_TELLING.
         """
         rare = [1.0, *(tail.rule.share for tail in self.tails if tail is not None)]
         return min(round(2 / min(rare)), MOST_TELLING) if any(self.tails) else 1
 
     @property
     def tail_words(self) -> list[str]:
-        """One sentence for each `Chance` or `CVaR` limit, which explains the limited quantity."""
+        """One sentence for each `Chance` or `CVaR` limit that explains the limited quantity."""
         return [tail.rule.explain(tail.cost) for tail in self.tails if tail is not None]
 
     @property
@@ -149,7 +149,7 @@ def describe_statement(s: Statement) -> dict[str, Any]:
 
 
 def restore_statement(data: dict[str, Any]) -> Statement:
-    """Return the statement whose JSON data `describe_statement` has returned."""
+    """Return the statement from JSON data that `describe_statement` returned."""
     bounds = data["bounds"]
     if bounds is not None:
         ends = (("low", -np.inf), ("high", np.inf))
@@ -164,7 +164,7 @@ def restore_statement(data: dict[str, Any]) -> Statement:
 def _check_tails(s: Statement) -> None:
     """Raise InputError unless the statement fits its `Chance` and `CVaR` limits.
 
-    They need γ = 1 and a horizon, and the entry of b must be minus their `at_most`.
+    Such limits need γ = 1 and a horizon, and their entry of b must be −at_most.
     """
     if len(s.tails) != s.I:
         raise InputError(f"tails has {len(s.tails)} entries for {s.I} constraints; give one each")
@@ -179,9 +179,9 @@ def _check_tails(s: Statement) -> None:
 
 
 def values_in_order(what: str, given: Mapping[Any, Any], names: Sequence[str]) -> list[Any]:
-    """Return the values of `given` in the order of `names`; raise InputError unless both have the same names.
+    """Return the values of `given` in the order of `names`; raise InputError unless both contain the same names.
 
-    what  the name of `given`, for the error message
+    what  what `given` is called in the error message
     """
     missing = [k for k in names if k not in given] + [k for k in given if k not in names]
     if missing:
@@ -190,7 +190,7 @@ def values_in_order(what: str, given: Mapping[Any, Any], names: Sequence[str]) -
 
 
 def read_vector(name: str, x: Any) -> Array:
-    """Return x, which is one number or several, as a vector of finite numbers; `name` is for error messages."""
+    """Return x, one number or several, as a vector of finite numbers; `name` is for error messages."""
     try:
         return read_numbers(name, np.atleast_1d(np.asarray(x, float)), ndim=1)
     except (TypeError, ValueError) as e:
@@ -203,10 +203,10 @@ def _finite(name: str, x: Any) -> float:
 
 
 def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return a copy of b [I] in which the user's limits are set.
+    """Return a copy of b [I] with the limits that the user gave.
 
     limit  one number or a vector for the constraints that are costs, or a dict by name for any constraints
-    costs  whether each constraint is a cost, whose limit enters b with a minus sign
+    costs  mask [I] of the constraints that are costs; their limits enter b with a minus sign
     """
     if isinstance(limit, Mapping):
         limit = {find_name(name, names) or name: x for name, x in limit.items()}
@@ -231,10 +231,10 @@ def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str
 
 
 def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return a copy of `before` [I] in which the user's lower limits b of the utilities are set.
+    """Return a copy of `before` [I] with the lower limits b that the user gave for utilities.
 
     b      one number or a vector for all utilities, or a dict by name
-    costs  whether each constraint is a cost; its limit stays as it was
+    costs  mask [I] of the constraints that are costs; their limits stay as they are in `before`
     """
     free = [i for i, cost in enumerate(costs) if not cost]
     if isinstance(b, Mapping):

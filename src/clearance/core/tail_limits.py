@@ -1,4 +1,4 @@
-"""Limits on the distribution of an episode's cost C = Σ_t cost_t, in addition to limits on its mean: chances and tails.
+"""Limits on the distribution of an episode's cost C = Σ_t cost_t: on the chance of a large cost, or on the tail (CVaR).
 
     Chance(above=40, at_most=0.05)      P(C > 40) ≤ 0.05
     CVaR(level=0.9, at_most=12)         the mean of the worst 10 % of episodes is at most 12
@@ -8,9 +8,9 @@ Each of them is an ordinary limit on an expected value, E φ(C) ≤ at_most:
     chance    φ(C) = 1{C > c},                    c is `above`
     tail      φ(C) = ν + (C − ν)₊/(1 − α),        α is `level`, and CVaR_α = min over ν of E φ(C)
 
-(Rockafellar and Uryasev 2000). So any ν that is fixed before a test can prove CVaR ≤ at_most, but no single ν can prove
-the contrary. Along an episode, φ is a sum of increments, one per step; samplers and tests use the increments as the
-signal of the constraint.
+(Rockafellar and Uryasev 2000). So if some ν is fixed before a test, the test can prove CVaR ≤ at_most; but a single ν
+can never prove that CVaR > at_most. Along an episode, φ is a sum of increments, one for each step. Samplers and tests
+use these increments as the signal of the constraint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.validation import read_number
 
-USUAL = 0.9  # ν as a share of the limit of a CVaR, where none is given
+USUAL = 0.9  # the default ν of a CVaR limit, as a share of the limit
 KINDS = {"chance": ("above", "at_most"), "cvar": ("level", "at_most", "at")}
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 CHANCE = re.compile(rf"P\((.+?)>\s*({NUMBER})\s*\)\s*(?:<=|≤)\s*({NUMBER})")
@@ -71,24 +71,24 @@ class Chance:
         """Return 1 where the episode cost C (any shape) exceeds `above`, else 0.
 
         xp    the array module of C: numpy or jax.numpy
-        slip  relative rounding error: C counts as greater only if it exceeds `above` by more than this
+        slip  relative rounding error: the result is 1 only if C exceeds `above` by more than slip · |above|
         """
         return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the smallest and the largest φ(C), the indicator of C > `above`: always (0, 1)."""
+        """Return the smallest and the largest φ(C): always (0, 1), since φ indicates whether C > `above`."""
         return 0.0, 1.0
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
         """Return the range of the change of φ = 1{C > above} in one step, where C is the cost so far.
 
-        The cost of the step lies between low and high.
+        The cost of the step is between low and high.
         """
         return (0.0 if low >= 0 else -1.0), 1.0
 
     @property
     def scale(self) -> float:
-        """The unit in which a policy sees the cost so far: |above|, or 1 if that is 0."""
+        """The unit in which a policy sees the cost so far: |above|, or 1 if `above` is 0."""
         return abs(self.above) or 1.0
 
 
@@ -96,8 +96,8 @@ class Chance:
 class CVaR:
     """A limit on the worst episodes: the mean cost of the worst share 1 − `level` of episodes is at most `at_most`.
 
-    at  ν, the cost above which excess is counted; if not given, it is chosen from earlier episodes. Every ν gives a
-        valid test, and the quantile of the cost at `level` gives the sharpest one
+    at  ν, the threshold above which cost counts; by default it is chosen from earlier episodes. The test is valid for
+        every ν, and most sensitive if ν is the quantile of the cost at `level`
 
     >>> CVaR(level=0.9, at_most=12).words("wear")
     'CVaR0.9(wear) ≤ 12'
@@ -112,18 +112,18 @@ class CVaR:
         if not 0 <= self.level < 1:
             raise InputError(f"CVaR: level is a probability of at least 0 and below 1, got {self.level:g}")
 
-    one_sided = True  # one ν cannot show that the limit is broken
+    one_sided = True  # with a single ν, samples cannot show that the limit is broken
 
     @property
     def nu(self) -> float:
-        """The cost ν above which excess is counted: as given by the user, or else `USUAL` times the limit."""
+        """The threshold ν above which cost counts: the user's value, or else `USUAL` times the limit."""
         return USUAL * self.at_most if self.at is None else self.at
 
     offset = nu
 
     @property
     def share(self) -> float:
-        """The share 1 − `level` of worst episodes over which CVaR averages."""
+        """The share 1 − `level` of episodes, the worst ones, over which CVaR averages."""
         return 1 - self.level
 
     def label(self, name: str) -> str:
@@ -139,7 +139,7 @@ class CVaR:
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return (C − ν)₊/(1 − level) for costs C of episodes: the limited quantity φ(C) without the constant ν.
+        """Return (C − ν)₊/(1 − level) for episode costs C: the limited quantity φ(C) without its constant term ν.
 
         The attribute `offset` holds ν. xp is the array module of C, numpy or jax.numpy; `slip` is not used.
         """
@@ -154,12 +154,12 @@ class CVaR:
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the change of the limited quantity φ in one step whose cost lies between low and high."""
+        """Return the range of the change of φ in one step whose cost is between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property
     def scale(self) -> float:
-        """The unit in which a policy sees the cost so far: |at_most|, or 1 if that is 0."""
+        """The unit in which a policy sees the cost so far: |at_most|, or 1 if `at_most` is 0."""
         return abs(self.at_most) or 1.0
 
 
@@ -191,7 +191,7 @@ class TailLimit(NamedTuple):
 
 
 def split_limits(limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """Return one pair (cost, limit) for every limit; a cost may have several: {"energy": [25.0, Chance(…)]}.
+    """Return one pair (cost, limit) for each limit; a cost may have several limits: {"energy": [25.0, Chance(…)]}.
 
     >>> split_limits({"energy": [25, Chance(40, 0.05)], "heat": 3.0})
     [('energy', 25.0), ('energy', Chance(above=40.0, at_most=0.05)), ('heat', 3.0)]
@@ -204,7 +204,7 @@ def split_limits(limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
 
 
 def has_tails(limits: Any) -> bool:
-    """Return whether the user's limits contain a `Chance` or a `CVaR`, or several limits on one cost."""
+    """Return whether the user's limits contain a `Chance` or a `CVaR`, or several limits on the same cost."""
     if isinstance(limits, Rule):
         return True
     values = limits.values() if isinstance(limits, Mapping) else limits if isinstance(limits, list | tuple) else ()
@@ -212,9 +212,9 @@ def has_tails(limits: Any) -> bool:
 
 
 def plain_limits(limits: Any) -> Any:
-    """Return limits of 0 for the same costs, in the same form (dict, list or number).
+    """Return limits of 0 for the same costs, in the same form (dict, list or number) as `limits`.
 
-    They are placeholders: with them the problem is first stated without `Chance` and `CVaR`.
+    They are placeholders: the problem is first stated with these, and `Chance` and `CVaR` limits are added later.
     """
     if isinstance(limits, Mapping):
         return dict.fromkeys(limits, 0.0)
@@ -257,7 +257,7 @@ def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
 
 
 def restore_tail(data: Any) -> TailLimit | None:
-    """Rebuild a limit from the JSON data that `describe_tail` returned; a bound of null becomes infinite."""
+    """Return the limit from JSON data that `describe_tail` returned; a bound of null becomes infinite."""
     if data is None:
         return None
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS or not isinstance(data.get("cost"), str):
@@ -270,18 +270,18 @@ def restore_tail(data: Any) -> TailLimit | None:
 
 
 def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
-    """Return the constants [1+I] to add to an episode's summed signals.
+    """Return the constants [1+I] to add to the summed signals of an episode.
 
-    For a `Chance` or `CVaR` limit the constant is −φ(0), where φ(C) is the quantity whose mean is limited, at the
-    episode's cost C. For the reward and for limits on means (None in `tails`) it is 0.
+    For a `Chance` or `CVaR` limit, the constant is −φ(0), where φ(C) is the quantity whose mean is limited and C is the
+    episode's cost. For the reward and for limits on means (None in `tails`), the constant is 0.
     """
     return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
 
 
 def at_nu(tail: TailLimit, nu: float, low: float, high: float) -> TailLimit:
-    """Return the same CVaR limit with the cost `nu` as ν, above which excess is counted.
+    """Return the same CVaR limit with `nu` as its threshold ν, above which cost counts.
 
-    An episode's cost lies between low and high; the bounds of the new limit follow from them.
+    An episode's cost is between low and high; this determines the bounds of the new limit.
     """
     assert isinstance(tail.rule, CVaR)
     rule = replace(tail.rule, at=float(nu))

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters escaped, since text from a file must not control the terminal."""
+    """Return the text with control characters escaped, so that text from a file cannot control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Return the texts with a number appended to repeated ones, so that no column or curve replaces another.
+    """Return the texts with a number appended to repeated ones, for column names or labels that must be distinct.
 
     >>> distinct(["a", "b", "a"])
     ['a', 'b', 'a_2']
@@ -26,7 +26,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def split_unit(name: str) -> tuple[str, str]:
-    """Return a name without its unit, and the unit, which is in brackets at the end of the name; "" if there is none.
+    """Return (name without unit, unit). The unit is in brackets at the end of the name; it is "" if there is none.
 
     >>> split_unit("energy [kWh]"), split_unit("energy")
     (('energy', 'kWh'), ('energy', ''))
@@ -36,7 +36,7 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that equals `name`, or the only known name that equals it once its unit is removed.
+    """Return the known name that equals `name` or, if there is exactly one, that equals `name` without its unit.
 
     Return None if there is no such name.
 
@@ -49,7 +49,7 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a question that suggests the closest known word, to append to an error message; "" if no word is close.
+    """Return a question that suggests the closest known word, for the end of an error message; "" if none is close.
 
     >>> suggest("taxii", ["taxi", "cliff"])
     '; did you mean taxi?'

@@ -14,20 +14,20 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 
 if TYPE_CHECKING:
-    from scipy import sparse  # loaded where a sparse model is read: a deployed policy needs NumPy alone
+    from scipy import sparse  # imported only where a sparse model is read: a deployed policy needs only NumPy
 
-# Probabilities typed in decimal are off by rounding; anything beyond that is a mistake of the user's.
+# Probabilities typed as decimals do not sum to exactly 1. A larger deviation than this is a user's mistake.
 SUM_TOLERANCE = 1e-9
-# Sums that are off by less than this are left as they are, so that reading what was written changes no bit.
+# Sums that deviate from 1 by less than this are not normalised, so that reading a written file gives the same bits.
 ROUNDING = 1e-14
-# Products of two numbers, and their discounted sums, must stay finite.
+# Larger inputs are refused, so that products of two numbers, and their discounted sums, stay finite.
 LARGEST = 1e152
 
 
 def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
     """Return the CSR matrix P [S·A, S] from the arrays `P_data`, `P_indices` and `P_indptr` of a model file (z).
 
-    Wrong indices are refused: SciPy would read out of bounds.
+    Wrong indices are refused, since SciPy would read out of bounds.
     """
     from scipy import sparse
 
@@ -49,7 +49,7 @@ def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
 def _whole(name: str, x: NDArray[Any]) -> NDArray[np.int64]:
     """Return a vector x of whole numbers as signed int64; `name` is for error messages.
 
-    The result is signed because differences of unsigned numbers are never negative.
+    Differences of unsigned numbers would never be negative, so later checks need signed ones.
     """
     if x.ndim != 1 or x.dtype.kind not in "iu":
         raise InputError(f"{name} must be a list of whole numbers, got {x.dtype} of shape {x.shape}")
@@ -65,7 +65,7 @@ def _all_fine(name: str, fine: NDArray[np.bool_], values: NDArray[np.int64], rul
 def read_numbers(name: str, x: Any, ndim: int) -> Array:
     """Return x as a new float array with `ndim` axes; raise InputError if an entry is not finite or above `LARGEST`."""
     try:
-        with np.errstate(over="ignore"):  # from wider floats: becomes infinite, which is refused below
+        with np.errstate(over="ignore"):  # too large values of wider float types become infinite and are refused below
             a = np.asarray(x).astype(float, casting="same_kind")
     except (TypeError, ValueError):  # text, objects, complex numbers, dates, rows of different length
         raise InputError(f"{name} must be an array of real numbers with {_axes(ndim)}") from None
@@ -95,7 +95,7 @@ def require_discounted(cmdp: Any, what: str) -> None:
 
 
 def check_problem(x: Any) -> None:
-    """Raise InputError unless x is a simulator. The caller has handled finite models before."""
+    """Raise InputError unless x is a simulator. The caller must have handled finite models before."""
     if not hasattr(x, "statement"):
         ways = "a CMDP, or a simulator from cl.gymnasium(…) or cl.environment(…)"
         raise InputError(f"the problem must be {ways}, got {x!r}"[:300])
@@ -116,7 +116,7 @@ def _finite(name: str, a: Array) -> None:
 def _has(name: str, at: tuple[int, ...], what: str) -> str:
     """Return a message such as "g[0] has a NaN at state 4, action 2".
 
-    `name` is the array, `at` the index of the entry, and `what` the bad value.
+    `name` is the name of the array, `at` the index of the entry, and `what` describes the bad value.
     """
     if name in ("r", "g", "cost", "policy", "pi") and len(at) >= 2:
         head = f"{name}[{at[0]}]" if len(at) == 3 else name
@@ -127,7 +127,7 @@ def _has(name: str, at: tuple[int, ...], what: str) -> str:
 
 
 def read_number(name: str, x: Any) -> float:
-    """Return x as a float; x may be an array with one entry, as in `.npz` files."""
+    """Return x as a float; x may also be an array with one entry, as in `.npz` files."""
     try:
         return float(np.asarray(x).reshape(()).item())
     except (TypeError, ValueError, OverflowError):
@@ -149,7 +149,7 @@ def read_constraints(name: str, g: Any, limit_name: str, b: Any, S: int, A: int)
 def _ndim(x: Any) -> int | None:
     try:
         return np.ndim(x)
-    except ValueError:  # rows of different length; `numbers` says so
+    except ValueError:  # rows of different length, which `read_numbers` reports
         return None
 
 
@@ -170,7 +170,7 @@ def read_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
 
 
 def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
-    """Return the user's `flags` as true or false for each of I constraints; all false if they are None."""
+    """Return the user's `flags` as one boolean for each of I constraints; all False if `flags` is None or empty."""
     mask = np.asarray(() if flags is None else flags)
     if mask.size == 0:
         return (False,) * I
@@ -180,7 +180,7 @@ def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
 
 
 def read_labels(name: str, labels: Any, n: int) -> tuple[str, ...] | None:
-    """Return the user's names of n states or actions, which must all differ; None if `labels` is None."""
+    """Return the user's names of n states or actions, which must be distinct; None if `labels` is None."""
     if labels is None:
         return None
     if isinstance(labels, str) or np.ndim(labels) != 1 or len(labels) != n:
@@ -227,13 +227,13 @@ ORDERS = ("state", "action")
 
 
 def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
-    """Return a sparse P with rows s·A + a.
+    """Return a sparse P with rows in the order s·A + a.
 
-    `order` says how the given rows are ordered: "state" (s·A + a) or "action" (a·S + s).
+    `order` is the order of the given rows: "state" (row s·A + a) or "action" (row a·S + s).
 
-    Both orders have the shape [S·A, S] and rows that sum to 1. If no order is given, P is refused when its rows fit the
-    order "action" much better: most models move to nearby states, so the mean distance |s' − s| is small in the right
-    order. A model without such structure passes unchecked.
+    In both orders P has the shape [S·A, S] and rows that sum to 1. If no order is given, P is refused if the order
+    "action" seems much more likely. The check uses that in most models transitions lead to nearby states, so the mean
+    distance |s' − s| is small in the right order. A model without such structure is not refused.
     """
     from scipy import sparse
 
@@ -254,14 +254,14 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
 def _fits_action_order(P: Any, S: int, A: int) -> bool:
     """Return whether the rows of P [S·A, S] seem to be in the order a·S + s instead of s·A + a.
 
-    They do if this order makes the mean distance |s' − s| of transitions shorter by a quarter and by four standard
-    errors. In models without structure this happens by chance in fewer than one of a hundred cases.
+    This is so if the order a·S + s makes the mean distance |s' − s| of transitions smaller by a quarter and by four
+    standard errors. In models without structure this happens by chance in fewer than one of a hundred cases.
     """
     from scipy import sparse
 
     entries = sparse.coo_array(P)
     row, s_next, p = entries.row.astype(np.int64), entries.col.astype(np.int64), np.abs(entries.data)
-    if not np.all(p <= LARGEST):  # refused later, with the place
+    if not np.all(p <= LARGEST):  # a later check refuses P and names the entry
         return False
     by_state, by_action = (np.bincount(row, p * np.abs(s_next - s), S * A) for s in (row // A, row % S))
     gain = by_state - by_action
@@ -290,7 +290,7 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
     off = (np.abs(total - 1) > ROUNDING) & (total > 0)
     if off.any():
         P.data /= np.repeat(np.where(off, total, 1.0), np.diff(P.indptr))
-    if P.nnz < 2**31:  # half the memory, and one compiled version of the solvers
+    if P.nnz < 2**31:  # 32-bit indices take half the memory, and the solvers need only one compiled version
         P = sparse.csr_array((P.data, P.indices.astype(np.int32), P.indptr.astype(np.int32)), shape=P.shape)
     for part in (P.data, P.indices, P.indptr):
         part.flags.writeable = False
@@ -298,10 +298,10 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
 
 
 def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> Array:
-    """Return p with each row normalised to sum 1; raise InputError if a sum is off by more than 1e-9.
+    """Return p with each row normalised to sum 1; raise InputError if a sum differs from 1 by more than 1e-9.
 
-    With `rows`, only the rows where this mask is true are checked. Smaller errors, as with decimal inputs, are
-    normalised so that a certificate and a sampler use the same numbers.
+    With the mask `rows`, only the selected rows are checked. Smaller differences, as in decimal inputs, are removed by
+    the normalisation, so that a certificate and a sampler use the same numbers.
     """
     negative = np.argwhere(p < 0)
     if len(negative):
@@ -313,7 +313,7 @@ def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = Non
 
 
 def _sums_to_one(name: str, total: Array, rows: NDArray[np.bool_] | None = None) -> None:
-    """Raise InputError unless every entry of `total` (or every entry selected by the mask `rows`) is 1 up to 1e-9."""
+    """Raise InputError unless each entry of `total` (or each one that the mask `rows` selects) is 1 up to 1e-9."""
     total = np.asarray(total)
     off = np.abs(total - 1) > SUM_TOLERANCE
     bad = np.argwhere(off if rows is None else off & rows)

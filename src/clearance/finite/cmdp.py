@@ -4,14 +4,15 @@
 
 or another criterion: the long-run mean, the sum until absorption, or the sum of the first H steps (`core.criterion`).
 
-Signals are stacked, h = (r, g_1, …, g_I), so that V, Q, A and J all carry a leading axis 1 + I:
+Row 0 of h is the reward, and the other rows are the constraint signals: h = (r, g_1, …, g_I). So V, Q, A and J all
+have a leading axis of length 1 + I:
 
     V_π = (I − γ P_π)⁻¹ h_π,   Q = h + γ P V,   A = Q − V,   J = ρ·V
     d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h, d⟩ / (1−γ)
 
-See Bai et al. 2023, section "Problem Formulation". The limit b stays a field: folding it into g as (1−γ)b would be
-wrong as soon as episodes end. A terminal state is absorbing with zero signals. For the criteria without discount
-(average, total), a row of P stands for its stored numbers divided by their sum: a row that sums to 1 − 1e-16 would
+See Bai et al. 2023, section "Problem Formulation". The limit b is stored as a separate field. Moving it into the
+signal, as g − (1−γ)b, would be wrong as soon as episodes end. A terminal state is absorbing with zero signals. The
+criteria without discount (average, total) divide each row of P by its sum, because a row that sums to 1 − 1e-16 would
 lose all probability in the long run.
 """
 
@@ -55,7 +56,7 @@ from clearance.core.validation import (
 
 ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "costs", "available")
 ARRAYS += ("states", "actions", "criterion", "horizon")
-PATIENCE = 0.9999  # the discount by which the order of elimination is chosen where nothing is discounted
+PATIENCE = 0.9999  # the discount factor used to choose the order of elimination if the criterion has no discount
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,13 +68,13 @@ class CMDP:
     b      lower limits [I] of J_g
     rho    initial distribution [S]; uniform unless given
     gamma  discount factor in (0, 1); 1 if nothing is discounted
-    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption); the argument
-           may also give one for each signal, if they are all the same
+    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption). The argument
+           may also name a criterion for each signal, but all of them must be the same
     horizon  H: J is the sum of the first H steps, undiscounted unless gamma is given; None: no horizon
     names  names of the constraints [I], for messages and reports
-    costs  which constraints the user wrote as costs [I]; they are shown as costs
-    available  (argument) which actions exist in which state [S, A]; all unless given. The rows of P of other actions
-           are ignored, and no policy takes them
+    costs  mask [I] of the constraints that the user gave as costs; messages and reports show these as costs
+    available  (argument) mask [S, A] of the actions that exist in each state; by default all. The rows of P of other
+           actions are ignored, and no policy takes them
     states, actions  their names [S], [A], if given; kept in files, no result depends on them
     order  (argument) the order of the rows of a sparse P: "state" (row s·A + a) or "action" (row a·S + s: one matrix
            per action, stacked). Both have the same shape; without `order`, rows that look like "action" are refused
@@ -96,7 +97,8 @@ class CMDP:
     actions: tuple[str, ...] | None
     criterion: str
     horizon: int | None
-    # What `exact.never` leaves: the pairs [H, S, A] of a horizon; those [S, A] that an average may take for ever.
+    # Set by `exact.never`: `allowed` is a mask [H, S, A] of the pairs that a policy may take within a horizon, and
+    # `recurring` is a mask [S, A] of the pairs that it may take infinitely often under the average criterion.
     allowed: ClassVar[NDArray[np.bool_] | None] = None
     recurring: ClassVar[NDArray[np.bool_] | None] = None
 
@@ -186,7 +188,7 @@ class CMDP:
 
     @cached_property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The ranges (max − min) of r and of each g_i [I], the units of the problem; 1 if a signal is constant."""
+        """The ranges (max − min) of r and of each g_i [I]; 1 for a constant signal. Methods use them as units."""
         r, g = float(np.ptp(self.r)), np.ptp(self.g, axis=(1, 2))
         return r or 1.0, np.where(g > 0, g, 1.0)
 
@@ -256,11 +258,12 @@ class CMDP:
 
         P is shared and not copied. If names, h and b are all given, the number of constraints may change.
 
-        criterion, horizon  change the criterion of J, with or without `gamma`; gamma alone changes the discount
+        criterion, horizon  the new criterion of J, with the discount factor `gamma` if it is given
+        gamma  if given alone, the new discount factor; a horizon is kept
 
-        limit  the user's form of b: upper limits of the costs (one number for all, or one for each), or a dict by name
-               such as {"energy": 40}. In a dict, utilities get lower limits, and constraints that it does not name stay
-               as they are
+        limit  the limits as the user writes them, instead of b. Either upper limits of the costs (one number for all,
+               or one for each), or a dict by name such as {"energy": 40}. In a dict, a cost gets an upper limit and a
+               utility a lower limit; a constraint that is not named keeps its limit
         """
         if limit is not None:
             if b is not None or h is not None or names is not None:

@@ -1,10 +1,11 @@
-"""Add the costs so far to the states of a finite model. Limits on an episode's cost become limits on expected sums.
+"""Build a model whose states contain the costs so far, so that limits on an episode's cost become expected sums.
 
     (s, c)  --a-->  (s', min(c + cost(s, a), cap)),     signal of a limit: φ(c + cost(s, a)) − φ(c)
 
-Here c is the cost so far, and φ is the limited function of an episode's cost (`core.tail_limits`). Costs must be whole
-multiples of one unit, so that finitely many sums occur. Counting stops at the cap: from there on a chance limit counts
-the episode as exceeded, and φ of a CVaR grows by the whole cost.
+Here c is the cost so far, and φ is the function of an episode's cost whose expected value is limited
+(`core.tail_limits`). All costs must be whole multiples of one unit, so that only finitely many sums occur. The count
+stops at the cap. For a chance limit, an episode at the cap has exceeded the threshold. For a CVaR limit, φ grows from
+there on in proportion to the cost.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 
 WHOLE = 1e-9  # how far a cost may lie from a multiple of the unit, in units
-FINEST = 10**6  # denominators of a unit, at most
-MOST = 2_000_000  # states of the product before those that cannot be reached are left out
-DENSE = 1_000_000  # entries of P up to which the product is a dense model
+FINEST = 10**6  # the largest denominator of a unit
+MOST = 2_000_000  # the largest number of states of the product, counted before unreachable states are removed
+DENSE = 1_000_000  # the largest number of entries of P for which the product is a dense model
 
 
 class Counter(NamedTuple):
@@ -51,7 +52,7 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CostProduct:
-    """A model whose states contain the costs so far (`cmdp`), and how its states correspond to the original `model`.
+    """A model whose states contain the costs so far (`cmdp`), and the map between its states and those of `model`.
 
     `cmdp` is an ordinary model that every function of the library accepts.
 
@@ -91,21 +92,21 @@ class CostProduct:
         return Mixture(mixture.weights, mixture.pi[..., self.base_states, :])
 
     def actor(self, policy: Any, rng: np.random.Generator) -> CostActor:
-        """Return an object that follows a policy of the product for one episode of the original model.
+        """Return an object that acts in the original model by a policy of the product, for one episode.
 
-        It counts the costs itself. `policy` is a table or a Mixture.
+        The object counts the costs itself. `policy` is a table or a Mixture.
         """
         return CostActor(self, Mixture.of(policy).reset(rng))
 
 
 class CostActor:
-    """A policy of the product that acts in the original model; `act(s)` adds its action's cost to the costs so far."""
+    """A policy of the product that acts in the original model. Each call of `act(s)` also counts the action's cost."""
 
     def __init__(self, product: CostProduct, actor: Any) -> None:
         self.product, self.actor, self.counts = product, actor, [0] * len(product.counters)
 
     def act(self, s: int) -> int:
-        """Return an action at state s of the original model, and count its cost."""
+        """Return an action at state s of the original model, and add its cost to the costs so far."""
         a = int(self.actor.act(int(self.product.where[(s, *self.counts)])))
         self.counts = [
             min(c + int(x.steps[s, a]), x.cap) for c, x in zip(self.counts, self.product.counters, strict=True)
@@ -121,9 +122,11 @@ class CostActor:
 def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
     """Return the model whose states contain the costs so far, with limits on the cost of single episodes.
 
-    An example of `limits` is {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}. Constraints that are not named keep
-    their limits on the mean. CVaR(level=α, at_most=m, at=ν) becomes the constraint E(C − ν)₊/(1 − α) ≤ m − ν on the
-    episode's cost C; ν is part of the constraint's name.
+    limits  one limit or several for each cost, by name, e.g. {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}.
+            A number limits the mean. Constraints that are not named keep their limits on the mean
+
+    CVaR(level=α, at_most=m, at=ν) becomes the constraint E(C − ν)₊/(1 − α) ≤ m − ν on the episode's cost C. The name of
+    this constraint contains ν.
     """
     asked = _asked(model, limits)
     counters = tuple(_counter(model, name, [rule for x, rule in asked if x == name and isinstance(rule, Rule)])
@@ -136,9 +139,10 @@ def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
 
 
 def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """Return pairs (constraint, limit) for all constraints of the model; without a new limit, the old limit stays.
+    """Return a list of pairs (constraint, limit) that covers all constraints of the model.
 
-    A constraint with several new limits has one pair for each. Raise InputError if `limits` names no cost of the model.
+    A constraint without a new limit keeps its old limit. A constraint with several new limits has one pair for each.
+    Raise InputError if a key of `limits` is not the name of a cost.
     """
     if not (model.kind == "total" or (model.kind == "horizon" and model.gamma == 1)):
         raise InputError("limits on single episodes are on undiscounted sums with an end: give horizon=H, or "
@@ -152,7 +156,7 @@ def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Ru
 
 
 def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
-    """Return the `Counter` that counts the cost `name` along an episode, up to a cap.
+    """Return the `Counter` of the cost `name`: its unit, the cost of each step in units, and the cap.
 
     rules  the `Chance` and `CVaR` limits on this cost; the cap is large enough to decide all of them
     """
@@ -165,7 +169,7 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """Return the smallest count from which on a limit treats all larger counts alike, so that counting can stop.
+    """Return the smallest count at which counting may stop, because the limit treats all larger counts alike.
 
     rule  the `Chance` or `CVaR` limit on the cost `name`
     unit  the cost that one count stands for
@@ -178,7 +182,10 @@ def _cap(name: str, rule: Rule, unit: float) -> int:
 
 
 def find_unit(name: str, cost: Array) -> float:
-    """Return the largest number of which all entries of `cost` [S, A] are whole multiples; `name` is for messages."""
+    """Return the largest number such that every entry of `cost` [S, A] is a whole multiple of it.
+
+    `name` is the name of the cost, used in error messages.
+    """
     parts = [Fraction(float(x)).limit_denominator(FINEST) for x in np.unique(cost[cost > 0])]
     if not parts:
         return 1.0
@@ -191,10 +198,10 @@ def find_unit(name: str, cost: Array) -> float:
 
 
 def signal(rule: Rule, counter: Counter, c: NDArray[np.int64], k: NDArray[np.int64]) -> Array:
-    """Return φ(c + k) − φ(c): the change, in one step, of the quantity φ that `rule` limits.
+    """Return φ(c + k) − φ(c), the change of φ in one step, where E φ is what `rule` limits.
 
-    c is the count before the step and k the cost of the step, both in units of the `counter`. A count at its cap stands
-    for all larger counts.
+    c is the count before the step and k the cost of the step, both in units of the `counter`. A count at the cap may
+    stand for any larger count.
     """
     if isinstance(rule, Chance):
         first = math.floor(rule.above / counter.unit + WHOLE) + 1  # the least count above

@@ -82,7 +82,7 @@ def _evaluate_average(cmdp: CMDP, pi: Array) -> Evaluation:
 
 
 def _expect_next(cmdp: CMDP, V: Array) -> Array:
-    """Return P V [1+I, S, A]; an infinite V counts only in states that a pair can lead to."""
+    """Return P V [1+I, S, A]. An infinite V(s') affects only the pairs (s, a) that can lead to s'."""
     found = cmdp.rows @ np.where(np.isfinite(V), V, 0.0).T
     for end in (np.inf, -np.inf):
         here = np.isinf(V) & (np.sign(V) == np.sign(end))
@@ -115,7 +115,7 @@ def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
     if cmdp.is_sparse:
         _, solve_T = factorise(cmdp, transition_matrix(cmdp, pi), cmdp.gamma)
         return (1 - cmdp.gamma) * solve_T(cmdp.rho)[:, None] * pi
-    # One small product per state: the bits of a policy must not depend on how many there are beside it.
+    # One small product per state, so that a policy's result does not depend, bit for bit, on the size of the batch.
     P_pi = np.matmul(pi[..., None, :], cmdp.P)[..., 0, :]
     system = np.eye(cmdp.S) - cmdp.gamma * np.swapaxes(P_pi, -1, -2)
     rhs = np.broadcast_to(cmdp.rho[:, None], (*pi.shape[:-2], cmdp.S, 1))

@@ -18,14 +18,15 @@ Signal = Callable[[int, int, int, float, bool], float]
 
 
 def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array, Array]:
-    """Return P, r [S, A] and ρ [S] of an environment with a table `P[s][a] = [(prob, next, reward, terminated), …]`.
+    """Return P, r [S, A] and ρ [S] of an environment that has a transition table `env.unwrapped.P`.
 
-    P is dense [S, A, S], or CSR [S·A, S] if the table is large; `dense` = True or False overrides this choice.
+    An entry of the table is P[s][a] = [(probability, next state, reward, terminated), …]. The returned P is dense
+    [S, A, S], or CSR [S·A, S] if the table is large; `dense` = True or False overrides this choice.
 
     If every transition into a state ends the episode (a hole, the goal), the state is absorbing with zero reward, and
-    its own rows in the table are not used. If episodes can also end in states that can be left again, one extra
-    absorbing state, the last one, takes these endings. ρ is that of the environment; if it has none, ρ is uniform over
-    the states that do not end the episode.
+    its own rows in the table are not used. If episodes can also end in states that runs can leave again, the model has
+    one extra absorbing state, the last one, and these endings lead to it. ρ is the environment's start distribution; if
+    the environment has none, ρ is uniform over the states that do not end the episode.
     """
     t = _read(env)
     loops, every = np.repeat(t.ends, t.A), np.tile(np.arange(t.A), len(t.ends))
@@ -35,10 +36,10 @@ def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array,
 
 
 def gymnasium_signal(env: Any, f: Signal) -> Array:
-    """Return the expected value [S, A] of a signal f(s, a, s', reward, terminated) over the table's transitions.
+    """Return the expected value [S, A] of a signal f(s, a, s', reward, terminated) over the next state s'.
 
-    States are those of `gymnasium_table`; in states that end the episode the result is 0. Use it for costs that depend
-    on a transition: falling, entering, bumping.
+    The states are those of `gymnasium_table`; in states that end the episode the result is 0. Use this function for
+    costs that depend on the whole transition, such as falling, entering or bumping.
     """
     t = _read(env)
     listed = zip(t.s.tolist(), t.a.tolist(), t.s_table.tolist(), t.reward.tolist(), t.over.tolist(), strict=True)
@@ -83,7 +84,7 @@ def _read(env: Any) -> _Table:
     rho, is_end = _start_and_ends(S, s, s_table, over, getattr(env, "initial_state_distrib", None))
     keep = ~is_end[s]
     s, a, prob, s_table, reward, over = (x[keep] for x in (s, a, prob, s_table, reward, over))
-    elsewhere = over & ~is_end[s_table]  # ends in a state that is not an end: in the extra one
+    elsewhere = over & ~is_end[s_table]  # the episode ends in a state that is no end: use the extra state
     ends = np.append(np.flatnonzero(is_end), np.full(int(elsewhere.any()), S))
     rho = np.append(rho, np.zeros(int(elsewhere.any())))
     return _Table(len(rho), A, s, a, prob, s_table, np.where(elsewhere, S, s_table), reward, over, ends, rho)
@@ -92,9 +93,9 @@ def _read(env: Any) -> _Table:
 def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
     """Return the start distribution ρ [S], and which states [S] end the episode.
 
-    s, s_next and over list the transitions: from s to s_next, and whether the episode ends then. A state ends the
-    episode if every transition from another state into it does and, with a given `rho`, no run starts there. If `rho`
-    is None, ρ is uniform over the states that do not end the episode.
+    s, s_next and over describe the transitions: each leads from s to s_next, and `over` says whether the episode ends
+    then. A state ends the episode if all transitions from other states into it do and, if `rho` is given, no episode
+    starts in it. If `rho` is None, ρ is uniform over the states that do not end the episode.
     """
     is_end = np.zeros(S, bool)
     is_end[s_next[over]] = True

@@ -18,16 +18,16 @@ from clearance.core.compiled.sparse_lu import Factor
 from clearance.core.errors import SolverError
 from clearance.finite.cmdp import CMDP
 
-# Beyond this many states a sparse LU may fill in; iterations take over.
+# Above this number of states, the factors of a sparse LU may become dense; elimination or iterations are used instead.
 LU_STATES = 200
 SINGULAR = "a linear system of the model is singular in float64: bring gamma further from 1"
 STUCK = "a linear system of the model is singular in float64: a state is left with a probability that rounding swallows"
 
 
 class Places(Protocol):
-    """A protocol for models with S states, as far as linear solves need them.
+    """The interface that linear solves need from a model with S states.
 
-    Large sparse systems eliminate the states in the order `elimination`; it is None if the model has no good order.
+    `elimination` is the order in which large sparse systems eliminate the states; None if the model has no good order.
     """
 
     @property
@@ -38,7 +38,7 @@ class Places(Protocol):
 
 
 def solve_systems(system: Array, y: Array) -> Array:
-    """Return x with system·x = y for dense systems I − γP [..., S, S].
+    """Return the solution x of system·x = y, for dense systems I − γP [..., S, S].
 
     Raise SolverError if γ is so close to 1 that a system is singular.
     """
@@ -56,7 +56,7 @@ def transition_matrix(cmdp: CMDP, pi: Array) -> Any:
 
 
 def averager(pi: Array) -> sparse.csr_array:
-    """Return the sparse matrix [S, S·A] that averages rows s·A + a over the actions a ~ π(·|s)."""
+    """Return the sparse matrix [S, S·A] that averages over actions: entry (s, s·A + a) is π(a|s)."""
     S, A = pi.shape
     columns, rows = np.arange(S * A, dtype=np.int32), np.arange(0, S * A + 1, A, dtype=np.int32)
     return sparse.csr_array((pi.ravel(), columns, rows), shape=(S, S * A))
@@ -90,7 +90,7 @@ def factorise(model: Places, P_pi: Any, gamma: float):
 
 def _solve_iteratively(M: Any, gamma: float, y: Array) -> Array:
     """Return (I − γM)⁻¹ y up to rounding, for one right-hand side [S] or several [S, n]."""
-    gamma = min(gamma, 1 - 2.0**-53)  # the iterations divide by 1 − γ to see when to give up
+    gamma = min(gamma, 1 - 2.0**-53)  # the iterations divide by 1 − γ to decide when to stop
     columns = np.ascontiguousarray(y.T if y.ndim == 2 else y[None])
     x = columns / (1 - gamma) if gamma < 1 - 1e-12 else columns.copy()
     for right, solution in zip(columns, x, strict=True):

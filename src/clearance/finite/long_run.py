@@ -42,7 +42,7 @@ def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
 
 
 def horizon_values(cmdp: CMDP, pi: Array) -> Array:
-    """Return the values V [1+I, H, S] of one policy [H, S, A], from each step of the horizon on."""
+    """Return V [1+I, H, S] of one policy [H, S, A]: at index t, the expected sum of the signals from step t on."""
     V = np.zeros((1 + cmdp.I, len(pi), cmdp.S))
     later, step = np.zeros((cmdp.S, 1 + cmdp.I)), stepper(cmdp)
     for t in reversed(range(len(pi))):
@@ -128,14 +128,15 @@ class Chain:
         return factorise(self.cmdp, self.without(closed, closed), 1.0)
 
     def until_absorption(self, y: Array) -> Array:
-        """Return for each state [S] the expected sum of y [S] over the transient states that a run from it visits.
+        """Return (I − Q)⁻¹ y for y [S], where Q is P_π restricted to the transient states.
 
-        This is (I − Q)⁻¹ y, where Q is P_π among the transient states; y must be 0 in closed classes.
+        For each start state, this is the expected sum of y over the states visited before a closed class is entered.
+        y must be 0 in closed classes.
         """
         return self._until_absorption[0](y)
 
     def visits(self) -> Array:
-        """Return the expected number of visits [S] of each transient state for a run from ρ; 0 in closed classes."""
+        """Return the expected number of visits [S] to each transient state, for a run from ρ; 0 in closed classes."""
         closed = self.label >= 0
         return np.where(closed, 0.0, np.maximum(self._until_absorption[1](np.where(closed, 0.0, self.cmdp.rho)), 0.0))
 
@@ -146,7 +147,7 @@ class Chain:
     def sums(self) -> Array:
         """Return V [1+I, S], the expected sums of the signals until absorption.
 
-        V is ±∞ where a run may enter a closed class in which the signal adds up for ever.
+        V is ±∞ in states from which a run may enter a closed class where the signal is not 0.
         """
         closed = self.label >= 0
         V = self._until_absorption[0](np.where(closed, 0.0, self.h).T).T
@@ -159,8 +160,8 @@ class Chain:
     def _with_endless(self, V: Array, h: Array, classes: Labels) -> Array:
         """Return V [S] with ±∞ in the states from which a run can reach one of the closed `classes`.
 
-        The signal h [S] adds up for ever in these classes; its sign there is the sign of ∞. Raise InputError if h has
-        both signs in one class that runs from ρ reach.
+        In these classes the signal h [S] is not 0, so its sum never stops changing; the sign of ∞ is the sign of h.
+        Raise InputError if h has both signs in one of these classes and runs from ρ reach that class.
         """
         for k in classes:
             inside = self.label == k
@@ -198,10 +199,10 @@ class Chain:
         return factorise(self.cmdp, self.without(np.zeros(S, bool), enters), 1.0)
 
     def frequencies(self) -> Array:
-        """Return the long-run share of time in each state [S] for runs from ρ.
+        """Return the long-run share of time [S] that runs from ρ spend in each state.
 
-        It is the probability of ending in the state's closed class times the stationary share of the state in that
-        class.
+        The share of a state is the probability that a run ends in the state's closed class, times the stationary
+        probability of the state within that class.
         """
         closed, rho = self.label >= 0, self.cmdp.rho
         ends = np.where(closed, rho, 0.0)
@@ -238,9 +239,9 @@ class Chain:
 
 
 def often_visited(model: Places, P_pi: Any, label: Labels) -> Labels:
-    """Return for each closed class the index of the state that runs visit most, if they start uniformly.
+    """Return one state of each closed class: the one with the most discounted visits from a uniform start.
 
-    Visits are discounted with a factor near 1. `label` [S] is the label of each state's closed class under P_π, or −1.
+    The discount factor is near 1. `label` [S] is the label of each state's closed class under P_π, or −1.
     """
     S = len(label)
     visits = np.ones(S) if S == 1 else factorise(model, P_pi, PATIENCE)[1](np.full(S, 1 / S))
@@ -257,9 +258,10 @@ def represents(states: Labels, label: Labels) -> bool:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """Return the labels of the closed classes in which a signal h [S] is not 0 everywhere: there it adds up for ever.
+    """Return the labels of the closed classes in which a signal h [S] is not 0 everywhere.
 
-    `label` [S] is the label of each state's closed class, a whole number, or −1 for a transient state.
+    The undiscounted sum of the signal does not settle there. `label` [S] is the label of each state's closed class, a
+    whole number, or −1 for a transient state.
     """
     return np.unique(label[(label >= 0) & (h != 0)])
 
@@ -274,10 +276,10 @@ def _normalise(P: Any) -> Any:
 
 
 def scale_of(cmdp: CMDP) -> float:
-    """Return the typical size of J for signals of size 1.
+    """Return the size that J typically has if the signals have size 1.
 
-    It is the sum of the weights of all steps or, for "total", the mean number of steps of an episode under the uniform
-    policy (at least 1).
+    For "total", this is the mean number of steps of an episode under the uniform policy, but at least 1. For the other
+    criteria, it is the sum of the weights of all steps (`CMDP.length`).
     """
     if cmdp.kind != "total":
         return cmdp.length

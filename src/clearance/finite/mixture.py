@@ -1,4 +1,4 @@
-"""A mixture: a policy that is drawn once per episode from weighted policies. Theorem 1 is about such a mixture.
+"""A mixture: at the start of each episode, one of several policies is drawn by weight. Theorem 1 is about a mixture.
 
 J of a mixture is the weighted mean of the J of its components. In a finite model one stationary policy has exactly the
 same values: the policy of the averaged occupancy, π(a|s) ∝ Σ_m w_m d^{π_m}(s, a).
@@ -136,7 +136,7 @@ class Mixture:
         return Mixture.single(np.einsum("m...s,m...sa->...sa", share / share.sum(0), self.tables(cmdp)))
 
     def describe(self, cmdp: CMDP) -> str:
-        """Return some lines of text: each component's weight, its exact values, and in how many states it is random."""
+        """Return a text: a heading, then for each component its weight, J_r, slacks and number of random states."""
         J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.tables(cmdp))))
         lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
         for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):
@@ -148,7 +148,7 @@ class Mixture:
         return "\n".join(lines)
 
     def reset(self, rng: np.random.Generator) -> Actor:
-        """Draw the component for one episode, and return an object that follows it."""
+        """Draw one component for the next episode, and return an object that follows it."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -158,7 +158,7 @@ class Mixture:
     def save(self, path: AnyPath, certificate: Certificate | None = None, model: CMDP | None = None) -> None:
         """Write the mixture as an .npz file that `clearance.load_policy` reads.
 
-        The file also holds the certificate of this policy and the names of the states and actions of `model`, if given.
+        If given, the certificate of this policy and the names of the states and actions of `model` are also stored.
         """
         names = {} if model is None else {"states": model.states, "actions": model.actions}
         labels = {name: np.array(x, dtype=np.str_) for name, x in names.items() if x is not None}
@@ -168,8 +168,8 @@ class Mixture:
     def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:
         """Read a policy file: .npz, or a table (.csv or .json). A file with only `pi` [S, A] is a single policy.
 
-        With `cmdp`, a file whose arrays are larger than a policy of this model needs is refused. In tables, states and
-        actions are matched by the names that this model has.
+        With `cmdp`, files whose arrays are larger than a policy of this model needs are refused, and the states and
+        actions in tables are matched by the names in this model.
         """
         if Path(str(path)).suffix.lower() in SUFFIXES:
             return cls._of_table(str(path), cmdp)

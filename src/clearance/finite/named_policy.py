@@ -14,9 +14,9 @@ from clearance.finite.mixture import Mixture
 
 
 def policy_by_names(policy: Any, cmdp: CMDP) -> Mixture | None:
-    """Return a policy that is given by names; None if it is given otherwise.
+    """Return the policy if it is given by names, else None.
 
-    policy  {state: action}, {state: {action: probability}}, or a list with the name of one action for each state
+    policy  {state: action}, {state: {action: probability}}, or a list with one action name for each state
 
     >>> model = CMDP(P=np.ones((1, 2, 1)), r=[[1.0, 0.0]], gamma=0.5, states=["up"], actions=["run", "wait"])
     >>> policy_by_names({"up": {"run": 0.25, "wait": 0.75}}, model).pi.tolist()

@@ -19,11 +19,11 @@ from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.support_graph import reachable
 
-# A state is called randomised if another than the most likely action has more probability than this.
+# A state counts as randomised if the actions other than the most likely one have more probability than this in total.
 HAIR = 1e-6
 SPELT = 1e-3  # actions below this probability are not listed by name
 NEVER = 1e-12  # the share of visits below which a state counts as never visited
-MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES, MOST_NAMES = 8, 5, 3, 4, 5  # that are spelt out
+MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES, MOST_NAMES = 8, 5, 3, 4, 5  # how many are listed one by one
 SURE, UNSEEN = "It never randomises.", "Never visited: "
 
 Names = Sequence[str] | None
@@ -94,9 +94,10 @@ def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Nam
 
 
 class _Stretch(NamedTuple):
-    """A run of successive steps first..last in which a policy acts alike, with its probabilities as one table [S, A].
+    """A run of successive steps, `first` to `last`, in which the policy takes each action with the same probability.
 
-    `visited` [S] marks the states that the policy visits in at least one of these steps.
+    table    the action probabilities [S, A] in these steps
+    visited  a mask [S] of the states that the policy visits in at least one of these steps
     """
 
     first: int
@@ -108,7 +109,8 @@ class _Stretch(NamedTuple):
 def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
     """Yield the longest runs of successive steps in which a policy π [H, S, A] acts alike in the states that it visits.
 
-    A step joins the current run if its action probabilities equal those of the run in all states that both visit.
+    A step t joins the current run if, in each state that is visited both in t and during the run, its action
+    probabilities equal those of the run. `visited` is a mask [H, S].
     """
     now = _Stretch(0, 0, pi[0], visited[0])
     for t in range(1, len(pi)):
@@ -123,7 +125,7 @@ def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
 
 
 def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -> list[dict[str, Any]]:
-    """Return one dict for every action with positive probability.
+    """Return one dict for each action that some component takes with positive probability in some state.
 
     Its keys are component, time (with a horizon only), state, action and probability.
     """
@@ -142,11 +144,11 @@ def _namer(what: str, names: Names) -> Any:
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """Return a sentence about the visited states in which the policy takes the action act[s] with certainty.
+    """Return a sentence about the states in which the policy does not randomise; act[s] is its action in state s.
 
     The sentence names one action for all of them, a few ranges of states, or counts of each action. It is empty if
-    there are no such states. `random` marks the states in which the policy randomises; `state` and `action` are
-    functions from an index to a name.
+    there are no such states. Only states in the mask `visited` are described, and `random` is a mask of the states in
+    which the policy randomises. `state` and `action` are functions from an index to a name.
     """
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
@@ -157,7 +159,7 @@ def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, 
         return f"{_upper(action(runs[0][0]))} in every state that it visits{also}."
     if len(runs) <= MOST_RUNS and (len(runs) < len(sure) or len(sure) <= MOST_NAMES):
         parts = ", ".join(f"{action(a)} in {_span(part, state)}" for a, part in runs)
-        # No action comes back, and some action is taken in more than one state.
+        # Each action has one contiguous range of states, and some range has more than one state.
         climbs = len({a for a, _ in runs}) == len(runs) < len(sure)
         return f"Threshold policy: {parts}." if climbs else _upper(f"{parts}.")
     return _mostly(act[sure], action)
@@ -187,7 +189,7 @@ def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
 
 
 def _unseen(visited: Flags, state: Any) -> str:
-    """Return a sentence about the states that are never visited: their names if they are few, else how many."""
+    """Return a sentence that names the states that are never visited or, if they are many, says how many they are."""
     at = np.flatnonzero(~visited).tolist()
     if len(at) > MOST_NAMES:
         return f"{UNSEEN}{len(at):,} of {len(visited):,} states."
@@ -195,9 +197,10 @@ def _unseen(visited: Flags, state: Any) -> str:
 
 
 def _span(part: list[int], state: Any) -> str:
-    """Return a phrase for successive states (`part`): a range if their names are numbered, else all names.
+    """Return a phrase for the successive states in `part`.
 
-    Beyond `MOST_NAMES` names, only the first and the last one are given. `state` is a function from an index to a name.
+    If their names are numbered, the phrase is a range. Otherwise it lists all names or, if there are more than
+    `MOST_NAMES`, only the first and the last one. `state` is a function from an index to a name.
     """
     first, last = state(part[0]), state(part[-1])
     (what, _, start), (same, _, end) = first.rpartition(" "), last.rpartition(" ")

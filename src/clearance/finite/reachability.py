@@ -1,7 +1,8 @@
-"""Limits on the probability of ever entering some states or of reaching a goal, as undiscounted constraints.
+"""Limit the probability of ever entering some states, or of reaching a goal, by an undiscounted constraint.
 
-Entering counts once. If the set cannot be left, it is entered at most once, and the probability is the expected number
-of entries. Otherwise a flag is added to the state, [not yet entered | entered], which doubles the number of states.
+Only the first entry counts. If no run can leave the set, it is entered at most once, so the probability equals the
+expected number of entries. Otherwise a flag is added to the state, [not yet entered | entered], which doubles the
+number of states.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from clearance.core.validation import check_model
 from clearance.finite.cmdp import CMDP
 from clearance.finite.support_graph import Mask, pair_graph
 
-ENTERED = "{} (entered {})"  # the name of a state once the set was entered
+ENTERED = "{} (entered {})"  # the name of a state after the set was entered
 
 
 def limit_reach(
@@ -29,16 +30,17 @@ def limit_reach(
     at_least: float | None = None,
     name: str = "reach",
 ) -> CMDP:
-    """Return the model with one more constraint: the probability of ever entering these states, or starting in them.
+    """Return the model with one more constraint: on the probability of ever entering, or starting in, given states.
 
     cmdp      a model with criterion="total", or with a horizon and no discount; then only the first H steps count
-    states    indices or names of states, or a mask [S]
-    at_most   an upper limit (a cost); 0 means never, which is proven from the possible transitions alone
-    at_least  a lower limit instead: the goal is reached with at least this probability
+    states    the given states, as indices, names, or a mask [S]
+    at_most   an upper limit of the probability (shown as a cost). The limit 0 means never; it is proven from the
+              possible transitions alone
+    at_least  a lower limit of the probability, instead of `at_most`, for states that are a goal
     name      name of the new constraint
 
-    If the set can be left again, the number of states doubles: state S + s is state s after the set was entered.
-    Policies have a row for each of the 2S states.
+    If runs can leave the given states, the number of states doubles: state S + s is state s after one of them was
+    entered. Policies of the new model then have a row for each of the 2S states.
 
     >>> P = np.zeros((3, 2, 3)); P[0, 0, 1] = P[0, 1, 2] = P[1, :, 1] = P[2, :, 2] = 1
     >>> limit_reach(CMDP(P, [[1.0, 0], [0, 0], [0, 0]], rho=[1, 0, 0], criterion="total"), [1], at_most=0.25).b
@@ -58,7 +60,7 @@ def limit_reach(
     if model is not cmdp:
         enters = np.concatenate([enters, np.zeros_like(enters)])
     sign = -1.0 if at_least is None else 1.0
-    inside = float(cmdp.rho[goal].sum())  # who starts there has entered
+    inside = float(cmdp.rho[goal].sum())  # a run that starts in the set has entered it
     h = np.concatenate([model.h, sign * enters[None]])
     b = np.append(model.b, sign * (float(limit or 0.0) - inside))
     found = model.replace(h=h, b=b, names=[*model.names, name])
@@ -93,7 +95,7 @@ def _is_absorbing(cmdp: CMDP, goal: Mask) -> bool:
 
 
 def _entering(cmdp: CMDP, goal: Mask) -> Array:
-    """Return the probability [S, A] of entering the states in `goal` in one step from outside; 0 from inside.
+    """Return the probability [S, A] of entering the states in `goal` in the next step; 0 if the state is in `goal`.
 
     Rows of P are divided by their sums.
     """
@@ -105,7 +107,7 @@ def _entering(cmdp: CMDP, goal: Mask) -> Array:
 
 
 def _surely(cmdp: CMDP, goal: Mask) -> Mask:
-    """Return a mask of the available pairs [S, A] whose possible next states are all in `goal` [S]."""
+    """Return a mask [S, A] of the available pairs that lead to a state in `goal` [S] with certainty."""
     pair, _, s_next = pair_graph(cmdp)
     found = cmdp.available.ravel().copy()
     found[pair[~goal[s_next]]] = False

@@ -2,7 +2,8 @@
 
     score(s, a) = ∇ log π_θ(a|s) = Φ_sa − Σ_a' π(a'|s) Φ_sa'
 
-Tabular softmax is the special case Φ = identity, d = S·A. Features are kept sparse, so one code path serves both.
+Tabular softmax is the special case Φ = identity, d = S·A. Features are stored sparse, so the same code serves both
+cases.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from clearance.core.validation import read_available, read_numbers
 from clearance.finite.cmdp import CMDP
 from clearance.finite.linear_systems import averager
 
-# Up to this size Φ is handled as a dense array, which is many times faster for small models.
+# Up to this number of entries, Φ is converted to a dense array, which is many times faster for small models.
 DENSE = 10**6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy:
-    """The policy class π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩; objects are made by `softmax` or `linear_softmax`.
+    """The policy class π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩. The functions `softmax` and `linear_softmax` make its objects.
 
-    `matrix` [S·A, d] holds the features Φ, sparse; `tabular` says that it is the identity. Actions that are not in the
-    mask `available` have probability 0.
+    matrix     the features Φ [S·A, d], sparse
+    tabular    whether Φ is the identity
+    available  a mask [S, A]; other actions have probability 0
     """
 
     S: int
@@ -61,7 +63,7 @@ class SoftmaxPolicy:
 
     @cached_property
     def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
-        """The features Φ over rows s·A + a as CSR arrays (indptr, indices, values), and the action of each value."""
+        """The features Φ as CSR arrays (indptr, indices, values) with rows s·A + a, and the action of each value."""
         m = self.matrix
         action = np.repeat(np.arange(self.S * self.A) % self.A, np.diff(m.indptr))
         return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float), action
@@ -101,7 +103,7 @@ class SoftmaxPolicy:
 
 
 def log_softmax(logits: Array) -> Array:
-    """Return log softmax over the last axis: the bits of scipy.special.log_softmax, without its cost per call."""
+    """Return log softmax over the last axis. It equals scipy.special.log_softmax bit for bit and is faster."""
     most = np.max(logits, axis=-1, keepdims=True)
     shifted = logits - np.where(np.isfinite(most), most, 0.0)
     with np.errstate(divide="ignore"):
@@ -109,13 +111,19 @@ def log_softmax(logits: Array) -> Array:
 
 
 def softmax(S: int, A: int, available: ArrayLike | None = None) -> SoftmaxPolicy:
-    """Return the tabular softmax class, one parameter per (s, a); actions not in `available` have probability 0."""
+    """Return the tabular softmax class, with one parameter per (s, a).
+
+    `available` is a mask [S, A]; other actions have probability 0.
+    """
     mask = read_available(available, S, A)
     return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=mask)
 
 
 def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> SoftmaxPolicy:
-    """Return the log-linear softmax class with features Φ [S, A, d]; actions not in `available` have probability 0."""
+    """Return the log-linear softmax class with features Φ [S, A, d].
+
+    `available` is a mask [S, A]; other actions have probability 0.
+    """
     phi = read_numbers("features", features, ndim=3)
     S, A, d = phi.shape
     if min(S, A, d) == 0:
@@ -124,11 +132,14 @@ def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> S
 
 
 class TiedFeaturesError(InputError):
-    """Raised when features tie the probabilities of states or actions, so that no linear program gives the optimum."""
+    """Raised when shared features couple the probabilities of states or actions.
+
+    The optimum of such a policy class is not the solution of a linear program.
+    """
 
 
 def check_fits(cmdp: CMDP, policy: Any) -> None:
-    """Raise InputError unless the policy is for the model's states and actions."""
+    """Raise InputError if [S, A] differs between class and model, or if the class has actions that the model lacks."""
     if (policy.S, policy.A) != (cmdp.S, cmdp.A):
         raise InputError(
             f"features are for [S, A] = {(policy.S, policy.A)}, the model has {(cmdp.S, cmdp.A)} states and actions"
@@ -138,12 +149,12 @@ def check_fits(cmdp: CMDP, policy: Any) -> None:
 
 
 def class_model(cmdp: CMDP, policy: Any) -> CMDP:
-    """Return a model whose policies are those of the class {π_θ}, so that its optimum is the optimum of the class.
+    """Return a model whose policies are exactly those of the class {π_θ}; its optimum is the optimum of the class.
 
-    This is possible if each state is free or blind. A state is blind if the features of its actions are all equal: then
-    π is uniform there, and each action of the new model has the average effect of all actions. A state is free if the
-    differences between its actions' features are linearly independent of each other and of the same differences at
-    other states. If some state is neither, TiedFeaturesError is raised.
+    Such a model exists if each state is free or blind. A state is blind if all its actions have equal features. Then π
+    is uniform in this state, and each action of the new model has the average effect of all actions. A state is free if
+    the differences between its actions' features are linearly independent of each other and of the differences at other
+    states. Raise TiedFeaturesError if a state is neither.
     """
     check_fits(cmdp, policy)
     if not isinstance(policy, SoftmaxPolicy):
@@ -166,9 +177,9 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
 
 
 def class_policy(policy: Any, pi: Array) -> Array:
-    """Convert a policy pi [S, A] of the model made by `class_model` to a policy of the original model.
+    """Convert the policy pi [S, A] of a model that `class_model` returned to a policy of the original model.
 
-    The result is uniform in blind states, where all actions have equal features.
+    The result is uniform in blind states, that is, states in which all actions have equal features.
     """
     can = np.isfinite(policy.bias)
     if policy.tabular:
@@ -180,8 +191,8 @@ def class_policy(policy: Any, pi: Array) -> Array:
 def _contrasts(policy: SoftmaxPolicy) -> tuple[Array, NDArray[np.bool_]]:
     """Return (contrasts [S, A, d], blind [S]).
 
-    The contrasts are the features Φ_sa minus those of the state's first action. A state is blind if the features of all
-    its actions are equal.
+    The contrasts are the features Φ_sa minus those of the first available action of the state. A state is blind if the
+    features of all its actions are equal.
     """
     can = np.isfinite(policy.bias)
     first = np.argmax(can, axis=1)

@@ -7,7 +7,7 @@ import numpy as np
 from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 
-ALIKE = 1e-12  # probabilities that differ by less are equal
+ALIKE = 1e-12  # probabilities whose difference is at most this count as equal
 
 
 def start_words(cmdp: CMDP) -> str:

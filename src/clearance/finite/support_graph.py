@@ -3,8 +3,8 @@
 - The reachable states are those that some policy can reach from the start.
 - The closed classes of P_π are the sets of states in which a run of the policy π ends up. The other states are
   transient.
-- An end component is a set of states with actions that stay in the set and can reach all of it. So a run can stay
-  there for ever.
+- An end component is a set of states, with some of their actions, that these actions never leave and in which they can
+  lead from every state to every other. So a run can stay there for ever.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Labels = NDArray[np.int64]
 
 
 def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
-    """Return the possible transitions as three arrays of equal length: pair s·A + a, state s, next state.
+    """Return the possible transitions as three arrays of equal length: the pair s·A + a, the state s, the next state.
 
-    Stored probabilities of 0 are left out.
+    Entries of P that are stored as 0 are no transitions.
     """
     P = sparse.coo_array(cmdp.rows)
     row, column = P.coords
@@ -75,8 +75,8 @@ def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]
     """Return the maximal end components of the state-action pairs in `pairs` [S, A] (default: all).
 
     The result is (label of each state's component [S], mask [S, A] of the pairs that stay inside a component). Labels
-    are 0, 1, …, or −1 if the state is in no component. Pairs that may leave the strongly connected component of their
-    state are dropped, until no such pair is left.
+    are 0, 1, …, or −1 if the state is in no component. The algorithm drops pairs that may leave the strongly connected
+    component of their state, until there are no such pairs.
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-# Up to this many entries [S, A, S] (4 MB) a dense array is the faster one to work with.
+# Up to this number of entries [S, A, S] (4 MB), computations with a dense array are faster.
 DENSE_ENTRIES = 500_000
 
 
@@ -17,10 +17,10 @@ def transitions(
 ) -> Any:
     """Return P from a list of transitions: dense [S, A, S], or CSR [S·A, S] with rows s·A + a.
 
-    P(s_next | s, a) is the sum of the probabilities `prob` listed for this transition, which may be listed several
-    times. s, a, s_next and prob broadcast against each other.
+    P(s_next | s, a) is the sum of all probabilities `prob` that are listed for this transition. s, a, s_next and prob
+    broadcast against each other.
 
-    dense  whether P is dense; by default it is sparse if it has more than `DENSE_ENTRIES` entries
+    dense  whether P is dense; by default P is dense if it has at most `DENSE_ENTRIES` entries
     """
     s, a, s_next, prob = (np.ravel(x) for x in np.broadcast_arrays(s, a, s_next, prob))
     keep = prob != 0
@@ -31,7 +31,7 @@ def transitions(
 
 
 def start_at(S: int, s: int) -> np.ndarray:
-    """Return the start distribution ρ [S] of runs that always start in state s."""
+    """Return the start distribution ρ [S] with probability 1 for state s."""
     return np.eye(1, S, s)[0]
 
 

@@ -2,8 +2,8 @@
 
     π_W(a|s) ∝ exp f(s, a);      ∂f/∂W_j = m^(−1/2) b_j 1[W_j·x > 0] x
 
-Here x_sa [D] is the input of a state-action pair and W [m, D] the weights of m neurons. Neurons come in pairs of
-opposite sign that start with the same W_j ~ N(0, 1/D), so that initially f = 0 and π is uniform.
+Here x_sa [D] is the input of a state-action pair and W [m, D] the weights of m neurons. Neurons form pairs: the two
+have output weights b_j of opposite sign and start with the same W_j ~ N(0, 1/D). So initially f = 0 and π is uniform.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from clearance.finite.softmax_policy import SoftmaxPolicy, log_softmax
 class TwoLayer:
     """The policy class of two-layer networks with m neurons and D inputs x [S·A, D] of norm at most 1.
 
-    θ is the weight matrix W [m, D], flattened; its first value is drawn from `seed`. Actions that are not in the mask
-    `available` [S, A] have probability 0. Objects are made by `two_layer`.
+    θ is the weight matrix W [m, D], flattened. Its initial value is drawn with the random seed `seed`. Actions that are
+    not in the mask `available` [S, A] have probability 0. The function `two_layer` makes objects of this class.
     """
 
     S: int
@@ -59,9 +59,9 @@ class TwoLayer:
         return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
 
     def init(self) -> Array:
-        """Return random first weights W [m·D] for which the network's output f is 0.
+        """Return random initial weights W [m·D] for which the network's output f is 0.
 
-        Each neuron shares its weights with a neuron of opposite output sign.
+        Each neuron has the same weights as another neuron whose output sign is opposite.
         """
         half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
         return np.concatenate([half, half]).ravel()
@@ -99,9 +99,9 @@ def two_layer(
 ) -> TwoLayer:
     """Return the policy class of two-layer ReLU networks of even width m.
 
-    inputs     the inputs [S, A, D] of the network; one-hot codes of state and action by default
+    inputs     the inputs [S, A, D] of the network; by default one-hot codes of state and action
     available  a mask [S, A] of the actions that exist in each state; by default all
-    seed       the seed of the random first weights
+    seed       the seed of the random initial weights
     """
     if m < 2 or m % 2:
         raise InputError(f"m must be an even whole number ≥ 2, got {m!r}")

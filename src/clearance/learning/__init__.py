@@ -1,4 +1,4 @@
 """Algorithm 1 and related algorithms: update direction, dual step, loop and trace.
 
-The algorithms know problems only through protocols.
+Algorithms access the problem only through protocols, so they do not depend on the kind of model or simulator.
 """

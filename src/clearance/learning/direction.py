@@ -2,8 +2,8 @@
 
     ω* = argmin_ω E_{(s,a)~d} (score·(1−γ)ω − A_L)²  =  F† ∇J_L,       A_L = A_r + Σ_i λ_i A_gi
 
-See Bai et al. 2023, eq. (12) and Lemma "Proof of NPG update direction". For tabular softmax ω* = A_L/(1−γ) up to a
-constant per state, which changes no policy.
+See Bai et al. 2023, eq. (12) and Lemma "Proof of NPG update direction". For tabular softmax, ω* = A_L/(1−γ) up to a
+constant for each state; such a constant does not change the policy.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from clearance.core.errors import InputError
 from clearance.core.validation import check_non_negative, check_positive
 from clearance.learning.draws import Draws, PairScore
 
-WIDE = 4  # so many times more parameters than rows, and the rows are decomposed instead
-G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
+WIDE = 4  # if there are more than WIDE times as many parameters as rows, X Xᵀ is decomposed instead of X
+G2 = 2.0  # G² ≥ ‖score‖², where the scores are those of a softmax with one-hot features
 
 
 def lagrangian(A: Array, lam: Array) -> Array:
-    """Return the Lagrangian combination A_r + Σ_i λ_i A_gi of stacked advantages or signals A [..., 1+I].
+    """Return A_r + Σ_i λ_i A_gi, the Lagrangian combination of stacked advantages or signals A [..., 1+I].
 
-    This is eq. (14) of Bai et al. (2023).
+    This is eq. (14) of Bai et al. (2023). `lam` is λ [I].
     """
     return A[..., 0] + A[..., 1:] @ lam
 
@@ -37,22 +37,22 @@ def lagrangian(A: Array, lam: Array) -> Array:
 class SGD:
     """Estimate ω by averaged stochastic gradient descent from 0, as in lines 3–10 of Algorithm 1.
 
-    A draw has a score ∇ log π(a|s) and an advantage Â_L of the Lagrangian. With the step size α (`alpha`), each draw
+    Each draw has a score ∇ log π(a|s) and an advantage Â_L of the Lagrangian. With the step size α (`alpha`), each draw
     updates w = (1−γ)ω or, with printed=True, ω itself:
 
         w ← w − α (score·w − Â_L) score,                     ω = mean of all w, divided by 1−γ
         ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score,          result: mean of all ω                printed=True
 
-    The second form is the one printed in the paper. It needs 1/(2(1−γ)²) times as many samples to forget its start, so
-    100 samples are far too few. The theory requires α ≤ 1/(4G²), where G bounds ‖score‖; this is 1/8 for one-hot
-    features.
+    The second form is the one printed in the paper. It needs 1/(2(1−γ)²) times as many samples until the result no
+    longer depends on the initial ω = 0, so 100 samples are far too few. The theory requires α ≤ 1/(4G²), where G bounds
+    ‖score‖; this is 1/8 for one-hot features.
     """
 
     alpha: float = 0.05
     printed: bool = False
 
     def scales(self, gamma: float) -> tuple[float, float, float]:
-        """Return (step, scale, out) of a formula for both forms of SGD, the default one and the printed one:
+        """Return the coefficients (step, scale, out) of this formula, which covers both forms of SGD:
 
         x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of the iterates x
         """
@@ -63,7 +63,7 @@ class SGD:
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """Return the update direction ω [d] of θ for multipliers λ [I].
 
-        The draws must have equal weights; they are used in their order.
+        All draws must have the same weight. They are used in the given order.
         """
         step, scale, out = self.scales(gamma)
         score = dense(draws.score)
@@ -83,9 +83,10 @@ class WeightedSGD:
         w ← w − α_n (score·w − Â) score,   α_n = 2/(σ_F (n+1));        result of one signal: Σ_n 2(n+1) w_n/(N(N+1))
         ω = (w_r + Σ_i λ_i w_gi)/(1−γ)                                 from the results for r and for every g_i
 
-    The setting σ_F stands for the smallest eigenvalue of the Fisher matrix. Step sizes are capped at 1/(2G²), where G
-    bounds ‖score‖, since larger first steps would diverge; the paper projects on a ball instead. Without a projection
-    the result is linear in Â, so the separate regressions add up exactly to one regression of A_r + Σ_i λ_i A_gi.
+    `sigma_F` is σ_F, the assumed smallest eigenvalue of the Fisher matrix. Step sizes are capped at 1/(2G²), where G
+    bounds ‖score‖, since the large first steps would diverge; the paper projects on a ball instead. Without a
+    projection the result is linear in Â, so the sum of the separate regressions equals one regression of A_r + Σ_i λ_i
+    A_gi.
     """
 
     sigma_F: float = 0.1
@@ -93,7 +94,7 @@ class WeightedSGD:
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """Return the update direction ω [d] of θ for multipliers λ [I].
 
-        The draws must have equal weights; they are used in their order.
+        All draws must have the same weight. They are used in the given order.
         """
         A, score = np.ascontiguousarray(draws.A), draws.score
         if isinstance(score, PairScore):
@@ -124,7 +125,7 @@ class AcceleratedSGD:
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """Return the update direction ω [d] of θ for multipliers λ [I].
 
-        The draws must have equal weights; they are used in their order.
+        All draws must have the same weight. They are used in the given order.
         """
         A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
         if isinstance(draws.score, PairScore):
@@ -138,10 +139,10 @@ class LeastSquares:
 
         F w = E[score A_L],    F = E[score scoreᵀ] + ridge·1,    ω = w/(1−γ)
 
-    score is ∇ log π(a|s), and A_L the advantage of the Lagrangian. With exact draws this is the exact natural gradient.
-    Softmax makes F singular, so usually the pseudo-inverse is used, which gives the shortest ω. If the policy has
-    saturated at a state (probabilities below about 1e-18), the pseudo-inverse ignores this state, and its parameters do
-    not change; `Tabular` has no such limit.
+    score is ∇ log π(a|s), and A_L the advantage of the Lagrangian. With exact draws the result is the exact natural
+    gradient. F is singular for softmax policies, so the pseudo-inverse is the default; it gives the shortest ω. If the
+    policy has saturated at a state (probabilities below about 1e-18), the pseudo-inverse ignores this state, and the
+    parameters of this state do not change. `Tabular` does not have this limitation.
     """
 
     ridge: float = 0.0
@@ -150,12 +151,12 @@ class LeastSquares:
         """Return the update direction ω [d] of θ from weighted draws, for multipliers λ [I]."""
         score = dense(draws.score)
         A_L = lagrangian(draws.A, lam)
-        if self.ridge == 0:  # least squares on √weight rows: half the condition number of the normal equations
+        if self.ridge == 0:  # rows times √weight: the square root of the normal equations' condition number
             root = np.sqrt(draws.weight)
             if score.shape[1] > WIDE * len(score):
                 return _shortest(root[:, None] * score, root * A_L) / (1 - gamma)
             u, sigma, vt = linalg.svd(root[:, None] * score, full_matrices=False)
-            # The second cut is for policies that have saturated everywhere: all σ are small, and A_L/σ is rounding.
+            # The second threshold is for policies that are saturated in all states: then σ is small and A_L/σ is noise.
             keep = sigma > np.maximum(1e-9 * sigma[0], 1e-13 * np.linalg.norm(score, axis=1).max())
             w = vt[keep].T @ ((u[:, keep].T @ (root * A_L)) / sigma[keep])
         else:
@@ -165,10 +166,10 @@ class LeastSquares:
 
 
 def _shortest(X: Array, y: Array) -> Array:
-    """Return the shortest w [d] that minimises ‖Xw − y‖ for X [N, d] with few rows, from the eigenvalues of X Xᵀ.
+    """Return the shortest w [d] that minimises ‖Xw − y‖ for X [N, d] with N much smaller than d.
 
-    The result is accurate to half as many digits as one from a decomposition of X, but takes a hundredth of the time if
-    d is large, as for networks.
+    The result is computed from the eigenvalues of X Xᵀ. Compared with a decomposition of X, it has only half as many
+    correct digits, but takes a hundredth of the time if d is large, as it is for networks.
     """
     size, u = linalg.eigh(X @ X.T)
     keep = size > 1e-10 * size[-1]
@@ -179,14 +180,14 @@ def _shortest(X: Array, y: Array) -> Array:
 class Tabular:
     """The closed form of ω for tabular softmax: the mean of the advantage Â_L at each pair (s, a), divided by 1−γ.
 
-    Â_L is the advantage of the Lagrangian. Pairs without draws have ω = 0. With exact draws this is the exact natural
-    gradient, however saturated the policy is (Agarwal et al. 2021, Lemma 15).
+    Â_L is the advantage of the Lagrangian. Pairs without draws have ω = 0. With exact draws the result is the exact
+    natural gradient, even if the policy is saturated (Agarwal et al. 2021, Lemma 15).
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """Return the update direction ω [S·A] of θ, for multipliers λ [I].
 
-        All draws of one pair have the same weight, so their plain mean equals their weighted mean.
+        The plain mean over the draws of a pair is used: all draws of one pair have the same weight.
         """
         d = draws.score.shape[1]
         total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
@@ -207,7 +208,7 @@ def dense(score: Any) -> Array:
 
 
 Direction = SGD | WeightedSGD | AcceleratedSGD | LeastSquares | Tabular
-# Those that take draws one after the other, and so want them of equal weight.
+# Directions that process the draws one after the other; they need draws of equal weight.
 STOCHASTIC = SGD | WeightedSGD | AcceleratedSGD
 
 

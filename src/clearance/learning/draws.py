@@ -1,4 +1,4 @@
-"""The output of every sampler and the input of every update direction: weighted rows of (score, advantage)."""
+"""Weighted samples of (score, advantage): the output of every sampler and the input of every update direction."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from clearance.core.arrays import Array
 class Draws(NamedTuple):
     """N weighted samples: weight [N] (sum 1), score ∇ log π(a|s) [N, d], advantages A [N, 1+I], pair s·A + a [N].
 
-    An exact evaluation has the same form: every pair (s, a) is one sample with weight d(s, a). So update directions
-    work for sampled and for exact draws. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
+    Exact evaluations have the same form, with every pair (s, a) as one sample of weight d(s, a). So all update
+    directions work for sampled and for exact draws. `score` may be a linear operator: only `score @ w` and
+    `score.T @ v` are used.
     """
 
     weight: Array
@@ -27,7 +28,7 @@ class Draws(NamedTuple):
 class PairScore(LinearOperator):
     """The scores [N, S·A] of drawn pairs of a tabular softmax, as a linear operator.
 
-    The score ∇ log π(a|s) of a pair is e_sa − Σ_a' π(a'|s) e_sa', with the unit vectors e_sa.
+    The score ∇ log π(a|s) of a pair is e_sa − Σ_a' π(a'|s) e_sa', where e_sa are the unit vectors.
     """
 
     def __init__(self, pi: Array, pair: NDArray[np.int64]) -> None:

@@ -10,8 +10,8 @@ from clearance.core.arrays import Array
 def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array:
     """Return the next multipliers, `P_[0, Λ](λ − η₂ (Ĵ_g − b − κ))` [I] (Bai et al. 2023, Algorithm 1, line 16).
 
-    `slack` is Ĵ_g − b [I], and Λ is `lam_max`. The projection P is on the closed interval [0, Λ]; the paper's (0, Λ]
-    would exclude its own start λ = 0.
+    `slack` is Ĵ_g − b [I], and Λ is `lam_max`. The projection P is on the closed interval [0, Λ]. The paper writes
+    (0, Λ], which would exclude its own initial value λ = 0.
     """
     return np.clip(lam - eta2 * (slack - kappa), 0.0, lam_max)
 
@@ -32,8 +32,9 @@ def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | A
 def lam_max_of(gamma: float, slater: float, kappa: float, r_range: float) -> float:
     """Return Λ = 2 (r⁺ − r⁻) / ((1−γ)(φ − κ)), at least twice every optimal multiplier of the conservative problem.
 
-    φ (`slater`) is the Slater margin and r⁺ − r⁻ (`r_range`) the range of the reward. With a Slater point π̄, max J_r ≥
-    J_r(π̄) + λ*(J_g(π̄) − b − κ) gives λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper has φ, but its assumption gives φ − κ.
-    For I > 1 the same bound holds for Σ_i λ_i. If the reward is constant, λ* = 0 and the result is 1.
+    φ (`slater`) is the Slater margin and r⁺ − r⁻ (`r_range`) the range of the reward. For a Slater point π̄,
+    max J_r ≥ J_r(π̄) + λ*(J_g(π̄) − b − κ), so λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper's formula has φ, but its
+    assumption implies φ − κ. For I > 1 the same bound holds for Σ_i λ_i. If the reward is constant, λ* = 0 and the
+    result is 1.
     """
     return 2 * r_range / ((1 - gamma) * (slater - kappa)) if r_range > 0 else 1.0

@@ -1,4 +1,4 @@
-"""The loop that all methods share: it runs a method with a sampler and a random key, and returns the trace."""
+"""The training loop of all methods: it runs a method with a sampler and a random key, and returns the trace."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clearance.learning.sampler import Sampler
 from clearance.learning.state import State
 from clearance.learning.trace import Trace
 
-# Seconds between two looks at the person who watches (and at Ctrl-C).
+# Seconds between two progress reports (and between two chances to react to Ctrl-C).
 PATIENCE = 0.2
-# Iterations between two looks where a budget of steps is set.
+# The largest number of iterations between two reports if there is a budget of steps.
 CHUNK = 32
-# Numbers that a chunk of iterations may hold.
+# The largest number of floats that the iterations between two reports may hold.
 LARGEST = 2**24
 
-Progress = Callable[[Trace, State, int], None]  # what was just done, where that led, and K
+Progress = Callable[[Trace, State, int], None]  # called with the new part of the trace, the state after it, and K
 
 
 class Run(NamedTuple):
@@ -54,15 +54,16 @@ def iterate(
     record: Recorder | None = None,
     first: Position | None = None,
 ) -> Run:
-    """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow; return the run.
+    """Run iterations 1 .. K of a method, or as many as fit in a budget of environment steps; return the run.
 
     lam_max   the upper bound Λ of the multipliers
-    d_sum     zeros [S, A] to record the exact J of every iterate and the sum of their occupancies; None to record
+    d_sum     if zeros [S, A]: record the exact J of every iterate and the sum of their occupancies; None to record
               neither
+    budget    the largest number of environment steps
     progress  a function that is called with the new part of the trace, the state and K
-    record    the recorder of the iterations; if it holds iterations already, the run resumes after them, with
+    record    the recorder of the iterations; if it already holds iterations, the run resumes after them and gives
               bit-identical results
-    first     the position at which the run starts; by default the first state of the method and the policy class
+    first     the position at which the run starts; by default the first state that the method gives for the initial θ
 
     Ctrl-C ends the run and keeps the iterations done so far.
     """
@@ -74,7 +75,7 @@ def iterate(
     try:
         while at.state.k < K and at.steps + at.each <= budget:
             started = time.perf_counter()
-            if np.isfinite(budget) and at.state.k:  # where the run ends must depend neither on the clock nor on saving
+            if np.isfinite(budget) and at.state.k:  # where the run ends must not depend on the clock or on checkpoints
                 n = int(np.clip((budget - at.steps) / max(at.each, 1), 1, CHUNK))
             n = n if np.isfinite(budget) else int(max(min(n, record.room), 1))
             n = 1 if sampler.stepwise else n
@@ -95,9 +96,9 @@ def iterate(
             raise
         status = "interrupted"
     except Exception as e:
-        with contextlib.suppress(InputError):  # a full disk must not hide what went wrong before
+        with contextlib.suppress(InputError):  # a full disk must not hide the original error
             record.save()
-        if isinstance(e, EnvironmentFault):  # the caller reports it; what was learned travels along
+        if isinstance(e, EnvironmentFault):  # the caller reports the error, and may use what was learned so far
             e.learned = record.at.state if record.at.state.k else None
         raise
     at = record.at
@@ -105,27 +106,27 @@ def iterate(
 
 
 def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
-    """Return the number of iterations until the next progress report, after n iterations that took `elapsed` seconds.
+    """Return how many iterations to run until the next progress report, after n iterations took `elapsed` seconds.
 
-    `numbers` is how many floats one iteration holds in memory. It limits the result, so that the memory cannot overflow
-    even if the clock stands still.
+    `numbers` is how many floats one iteration holds in memory. This limits the result, so that memory does not overflow
+    even if `elapsed` is always 0.
     """
     return int(np.clip(n * PATIENCE / max(elapsed, 1e-6), 1, min(2 * n, max(1, LARGEST // numbers))))
 
 
 def _numbers_of(at: Position) -> int:
-    """Return roughly how many floats one iteration holds in memory, where `at` is the position of the run.
+    """Return roughly how many floats one iteration holds in memory. `at` is the position of the run.
 
-    It is the size of θ or, if occupancies are recorded, the size S² of a linear system, whichever is larger.
+    This is the size of θ. If occupancies are recorded, it is at least S², the size of a linear system.
     """
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 
 
 def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace, Array | None]:
-    """Return `part` of the trace with the exact J of its iterates, and `d_sum` plus their weighted occupancies.
+    """Return (`part` with the exact J of its iterates, `d_sum` plus their weighted occupancies).
 
-    Both are returned unchanged if exact values are not known or not wanted (d_sum is None). The iterates are added one
-    by one, so the sum does not depend on how the run is cut into parts.
+    Both are returned unchanged if `d_sum` is None or the sampler cannot compute exact values. The iterates are added
+    one by one, so the sum does not depend on how the run is split into parts.
     """
     known = None if d_sum is None or not len(part) else sampler.measure(part.theta)
     if known is None or d_sum is None:
@@ -138,11 +139,11 @@ def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace,
 def _advance_while_finite(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace, str]:
-    """Run n iterations, or fewer if θ or λ is no longer finite; return the state, the trace, and an error message.
+    """Run n iterations, or fewer if θ or λ stops being finite; return (state, trace, error message).
 
-    The message is "" if all n iterations gave finite numbers.
+    The message is "" if θ and λ are finite after all n iterations.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below, and said in words
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is detected below and reported in the message
         after, part = _advance(sampler, method, key, state, n, lam_max)
         if np.all(np.isfinite(after.theta)) and np.all(np.isfinite(after.lam)):
             return after, part, ""
@@ -155,9 +156,9 @@ def _advance_while_finite(
 def _advance(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace]:
-    """Run n iterations in one compiled call if the sampler has one for this method, else step by step.
+    """Run n iterations in one compiled call if the sampler has one for this method, else one by one.
 
-    Return the new state and the trace of these iterations.
+    Return (the new state, the trace of these iterations).
     """
     compiled = sampler.advance(method, key, state, n, lam_max)
     if compiled is not None:

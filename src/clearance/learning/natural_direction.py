@@ -1,11 +1,11 @@
-"""The natural direction of networks: conjugate gradients with products of the Fisher matrix, and a step bounded in KL.
+"""The natural direction of networks, computed by conjugate gradients, and a step of θ bounded in KL.
 
     ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ
 
 Here J is the Jacobian of the network's output `out`, and M the Fisher matrix of the action distribution with respect to
-`out`. So F is an exact expectation over actions, while the paper's regression uses the sampled actions; with more
-parameters than draws, such a regression would fit the noise of Â. The scores provide the products F v (`NetworkScore`);
-the conjugate gradients run in float64.
+`out`. So F is an exact expectation over actions. The regression in the paper uses the sampled actions instead, and with
+more parameters than draws it would fit the noise of Â. The scores compute the products F v that conjugate gradients
+need (`NetworkScore`). The conjugate gradients run in float64.
 
     θ ← θ + β ω,     β = min(η₁, √(2 kl/ωᵀFω)),   halved while the mean KL of old and new policy is above 1.5 kl
 """
@@ -22,7 +22,7 @@ from clearance.core.arrays import Array
 
 
 class FisherRows(Protocol):
-    """A protocol for the draws from which the Fisher matrix F of a policy π_θ is estimated."""
+    """A protocol for a set of draws that gives an estimate of the Fisher matrix F of a policy π_θ."""
 
     @property
     def theta(self) -> Any: ...
@@ -44,17 +44,20 @@ class NaturalScore(Protocol):
         ...
 
     def every(self, stride: int) -> FisherRows:
-        """Return every stride-th row of the scores; from these rows the Fisher matrix F is estimated at less cost."""
+        """Return every stride-th row of the scores. Estimating the Fisher matrix F from these rows costs less."""
         ...
 
     def at(self, theta: Array) -> tuple[NaturalScore, Array]:
-        """Return the scores of the same rows at other parameters θ, and the ratios [N] of new to old probabilities."""
+        """Return the scores of the same rows at other parameters θ, and the ratios [N] of new to old probabilities.
+
+        The probabilities are those of the drawn actions.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Natural:
-    """The settings with which the natural direction ω, the update direction of θ, is computed.
+    """The computation of the natural direction ω, the update direction of θ, with its settings.
 
     iterations  number of conjugate-gradient iterations
     damping     the number added to the diagonal of the Fisher matrix F
@@ -80,7 +83,7 @@ class Natural:
 
 
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
-    """Return the step βω of θ, bounded in length and in KL.
+    """Return βω, a step of θ that is bounded in its factor β and in KL.
 
     β starts at min(η, √(2 kl/quad)), where η is `eta` and `quad` is ωᵀFω. It is halved, up to ten times, until the mean
     KL divergence between old and new policy is at most 1.5 `kl`. `rows` are the draws from which the Fisher matrix F

@@ -1,4 +1,4 @@
-"""The position of a run, and recorders of its iterations: one in memory here, one in a folder in `runs.run_writer`."""
+"""The position of a run, and recorders of its iterations: in memory (here) or in a folder (`runs.run_writer`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from clearance.learning.trace import Trace
 
 
 class Position(NamedTuple):
-    """All data on which the rest of a run depends.
+    """Everything on which the rest of a run depends.
 
     state  θ, λ, k, and the memories of sampler and method
     d_sum  the sum of the occupancies of the iterates [S, A], if they are recorded
     steps  environment steps so far
-    each   environment steps of one iteration, on average over the last ones
+    each   mean number of environment steps of one of the last iterations
     """
 
     state: State
@@ -35,15 +35,15 @@ class Recorder(Protocol):
 
     @property
     def room(self) -> float:
-        """The number of iterations that may follow before the recorder should save."""
+        """The number of iterations that may still be added before the recorder should save."""
         ...
 
     def begin(self, first: Position) -> Position:
-        """Return the position at which to continue: `first`, unless iterations were recorded before."""
+        """Return the position at which to continue: `first`, or the last one that was recorded before, if any."""
         ...
 
     def add(self, part: Trace, at: Position) -> None:
-        """Record the iterations `part`, and the position after them; an interrupted call records nothing."""
+        """Record the iterations `part` and the position after them. If the call is interrupted, nothing is recorded."""
         ...
 
     def save(self) -> None:
@@ -51,7 +51,7 @@ class Recorder(Protocol):
         ...
 
     def end(self) -> None:
-        """Finish the recording; no iterations follow."""
+        """Finish the recording. No more iterations follow."""
         ...
 
     def trace(self) -> Trace:
@@ -82,7 +82,7 @@ class MemoryRecorder:
         """Do nothing, since the recording stays in memory."""
 
     def end(self) -> None:
-        """Do nothing, since nothing was opened."""
+        """Do nothing, since no file is open."""
 
     def trace(self) -> Trace:
         return Trace.joined([part for part, _ in self._added if part is not None])

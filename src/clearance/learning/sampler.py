@@ -1,10 +1,10 @@
-"""The `Sampler` protocol, which is all that the algorithms know of a problem.
+"""The `Sampler` protocol: the only interface through which the algorithms access a problem.
 
 Finite models and simulators implement it.
 
     batch(key, memory, θ, N) → Draws(weight, score, A), Ĵ [1+I], memory, environment steps
 
-A class that inherits from `Sampler` gets defaults for the optional parts (`measure`, `advance`).
+A class that inherits from `Sampler` gets defaults for `measure`, `advance` and the other optional parts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Limits(Protocol):
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The ranges (max − min) of r and of each g_i [I], the units of the problem; 1 if a signal is constant."""
+        """The ranges (max − min) of r and of each g_i [I]; 1 for a constant signal. Methods use them as units."""
         ...
 
 
@@ -60,14 +60,14 @@ class Sampler(Protocol):
     An object called `memory` carries data, such as a critic, from one batch to the next.
     """
 
-    # Whether the loop should record each iteration on its own: iterations are long, and environments may fail.
+    # Whether the loop records each iteration separately. This suits long iterations in environments that may fail.
     stepwise: ClassVar[bool] = False
 
     policy: Any
 
     @property
     def statement(self) -> Any:
-        """The part of the problem that the algorithm may read: its `Limits`."""
+        """The part of the problem that the algorithm may read, an object of the protocol `Limits`."""
         ...
 
     def begin(self) -> Any:
@@ -82,16 +82,17 @@ class Sampler(Protocol):
         ...
 
     def carry(self, theta: Array, before: Any, after: Any) -> Array:
-        """Return parameters that give the same policy as `theta` after the memory has changed from `before` to `after`.
+        """Return parameters that give the same policy after `batch` as `theta` gave before it.
 
-        The memory may hold the mean and variance by which observations are normalised, for example.
+        The batch has changed the memory from `before` to `after`. For example, the memory may hold the mean and
+        variance by which the policy normalises observations.
         """
         return theta
 
     def measure(self, theta: Array) -> tuple[Array, Array] | None:
         """Return the exact J [n, 1+I] and the occupancies [n, S, A] of the n policies with parameters θ [n, d].
 
-        Return None if exact values are not known.
+        Return None if the exact values are not known.
         """
         return None
 

@@ -8,7 +8,7 @@ from clearance.core.arrays import Array
 
 
 class State(NamedTuple):
-    """The state carried from one iteration to the next.
+    """The state that one iteration passes to the next.
 
     It holds θ [d], λ [I], the number k of iterations done, the sampler's memory, and the method's own memory. Both
     memories are nested tuples of arrays and numbers.
@@ -26,7 +26,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The information that iteration k reports.
+    """The information that iteration k reports to the trace.
 
     J_hat       the estimated values Ĵ [1+I]
     omega_norm  the norm of the update direction ω of θ

@@ -1,7 +1,8 @@
 """The trace of a run: arrays over the iterations k = 1..K.
 
-θ is stored for each of the first M iterates, for every second one up to 2M, for every fourth one up to 4M and so on, so
-that long runs stay small: M is 8192, or less if θ is long. Which iterates are stored depends on k alone.
+To keep the files of long runs small, not every θ is stored: all of the first M iterates, then every second one up to
+2M, every fourth one up to 4M, and so on. M is 8192, or less if θ is long. Which iterates are stored depends only on k
+and M.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.core.text import distinct, visible
 
-# θ of so many iterates is kept in full, of later ones fewer and fewer; and so many numbers of θ, roughly.
+# M is at most WHOLE and at least FEWEST, and M iterates have about NUMBERS numbers or fewer.
 WHOLE, FEWEST, NUMBERS = 8192, 256, 2**26
 SCHEMA = "clearance/trace/1"
 
@@ -30,7 +31,7 @@ SCHEMA = "clearance/trace/1"
 class Trace:
     """Arrays over the iterations of a run.
 
-    theta, lam  θ [K, d] and λ [K, I] before step k; in long runs theta has only the rows of the iterates `kept`
+    theta, lam  θ [K, d] and λ [K, I] before step k; in long runs theta has rows only for the iterates in `kept`
     J_hat       Ĵ [K, 1+I], sampled at θ^k
     omega_norm  the norm of the update direction ω^k of θ [K]
     steps       environment steps [K]
@@ -47,7 +48,7 @@ class Trace:
     J: Array
 
     def __repr__(self) -> str:
-        """Return a text with the length only, so that the columns of a stored trace are not read."""
+        """Return a text that needs only the length, so that the columns of a stored trace are not read from files."""
         columns = ", ".join(f.name for f in fields(Trace))
         return f"<{type(self).__name__}: {len(self):,} iterations; {columns}>"
 
@@ -60,14 +61,14 @@ class Trace:
         return kept_iterates(0, len(self), self.theta.shape[1:])
 
     def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of `theta` that hold the iterates with the indices k.
+        """Return the rows of `theta` for the iterates with the indices k, without repetitions.
 
-        If the θ of an iterate is not stored, its row is that of the last stored iterate before it.
+        If the θ of an iterate is not stored, the row is that of the last stored iterate before it.
         """
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
-        """Return this part of a run without the rows of θ that long runs do not store (see the module's head).
+        """Return this part of a run with only those rows of θ that are stored (`kept_iterates`).
 
         `begin` is the iteration at which this part starts.
         """
@@ -84,9 +85,7 @@ class Trace:
     def columns(self, names: Sequence[str] = ()) -> dict[str, Any]:
         """Return the data of the trace as named columns: the iteration k, then all arrays except θ.
 
-        J and Ĵ have the reward first; λ has one column per constraint.
-
-        names  the names of the constraints [I]; by default g0, g1, …
+        In J and Ĵ the reward comes first. λ has one column per constraint.
         """
         table: dict[str, Any] = {"k": np.arange(len(self))}
         I = self.lam.shape[1]
@@ -118,15 +117,15 @@ class Trace:
 
     @classmethod
     def load(cls, path: AnyPath, run: str | None = None) -> Trace:
-        """Read a trace file; with a run id `run`, raise InputError if the file belongs to another run."""
+        """Read a trace file. If the id `run` of a run is given, raise InputError if the file belongs to another run."""
         columns = [f.name for f in fields(cls)]
         return cls(**_columns(path, columns, run))
 
 
 class StoredTrace(Trace):
-    """The trace of a run folder. Each access to a column reads this column from the trace files.
+    """The trace of a run folder, read on demand: each access to a column reads this column from the trace files.
 
-    Columns do not stay in memory.
+    Columns are not kept in memory.
     """
 
     def __init__(self, files: Sequence[AnyPath], tail: Trace | None, n: int) -> None:
@@ -156,14 +155,14 @@ def _columns(path: AnyPath, names: list[str], run: str | None) -> dict[str, NDAr
 
 
 def count_iterations(path: AnyPath, run: str) -> int:
-    """Return the number of iterations in a trace file of this run, without reading θ."""
+    """Return the number of iterations in a trace file of the run with the id `run`, without reading θ."""
     return len(_columns(path, ["omega_norm"], run)["omega_norm"])
 
 
 def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return the iterates in begin .. end − 1 whose θ is stored: all k < M, then every second, every fourth and so on.
 
-    M depends on the shape of θ (see the module's head).
+    M depends on the shape of θ, as the docstring of the module explains.
     """
     M = int(np.clip(NUMBERS // max(int(np.prod(shape)), 1), FEWEST, WHOLE))
     k = np.arange(begin, end, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Ready-made problems, each defined in its docstring or in a publication. Some docstrings state the optimum."""
+"""Ready-made problems. The docstring of each one contains or cites its definition; some also state the optimum."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ from clearance.zoo.small import altman_queue, altman_queue_discounted, two_state
 from clearance.zoo.streaming import streaming, streaming_discounted
 from clearance.zoo.toy_text import cliff, frozen_lake, taxi
 
-# What the command line calls a zoo name: a model that needs no arguments.
+# Models that need no arguments, by the name that the command line gives them.
 MODELS = {
     "altman-queue": altman_queue,
     "altman-queue-discounted": altman_queue_discounted,
@@ -50,7 +50,7 @@ SIMULATORS: dict[str, Callable[[], Any]] = {
     **{f"velocity-{robot}": partial(velocity, robot) for robot in ROBOTS},
 }
 
-# What each problem is, in a few words.
+# Short descriptions of the problems, by name.
 ABOUT = {
     "altman-queue": "a queue with service and admission control",
     "altman-queue-discounted": "the same with discounted sums",
@@ -85,7 +85,7 @@ def about(name: str) -> str:
     return ABOUT[name]
 
 
-# Policy classes that come with a model.
+# Policy classes that belong to a model, by the name of the model.
 POLICIES = {"bai2023": bai2023_policy}
 
 __all__ = [

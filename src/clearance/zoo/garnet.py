@@ -23,9 +23,9 @@ def garnet(
     The transition weights are drawn from U(0,1) and normalised; r and g are drawn from U(0,1); ρ is uniform. The I
     limits are J_gi ≥ level/(1−γ).
 
-    These models were named by Archibald, McKinnon and Thomas (1995). A policy that maximises r alone has J_g near
-    0.5/(1−γ), one that maximises g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for I ≤
-    3.
+    Garnet models were named by Archibald, McKinnon and Thomas (1995). A policy that maximises only r has J_g near
+    0.5/(1−γ); one that maximises only g_1 has about J_g1 = 0.8/(1−γ). So at the default level the limits bind, and they
+    are feasible for I ≤ 3.
     """
     rng = np.random.default_rng(seed)
     n = S * A
@@ -37,5 +37,5 @@ def garnet(
 
 
 def million() -> CMDP:
-    """Return a garnet with a million states, five actions, ten successors and one limit: 5·10⁷ transitions."""
+    """Return a garnet model with a million states, five actions, ten successors and one limit: 5·10⁷ transitions."""
     return garnet(1_000_000)

@@ -1,4 +1,4 @@
-"""Grid worlds: obstacles on the way to a goal, at any size, and the grid of Sutton and Barto with utilities."""
+"""Grid worlds: grids of any size with obstacles on the way to a goal, and the grid of Sutton and Barto."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def grid_obstacles(
     seed: int = 0,
     gamma: float = 0.99,
 ) -> CMDP:
-    """Return a grid to cross from one corner to another while hitting few obstacles.
+    """Return a grid to cross from one corner to another, with a limit on the number of obstacles hit.
 
-    P is sparse: `size` may be in the hundreds.
+    P is sparse, so `size` may be in the hundreds.
 
-    State: a cell, row · size + column. Actions 0..3: up, right, down, left; with probability `slip` the step goes
-    in one of the other three directions; a step off the grid stays in place. The start is bottom left; the goal,
-    top right, ends the episode (absorbing, zero signals). A cell is an obstacle with probability `density`, drawn
-    once from `seed`; obstacles can be crossed. Start and goal are free.
+    State: a cell, row · size + column. Actions 0..3: up, right, down, left. With probability `slip` the step goes in
+    one of the other three directions. A step off the grid stays in place. The start is bottom left. The goal, top
+    right, ends the episode (absorbing, zero signals). Each cell is an obstacle with probability `density`, drawn once
+    from `seed`; obstacles can be crossed. Start and goal are free of obstacles.
 
         r = −1 per step, + 1000 on reaching the goal,   cost = 1 per step that ends on an obstacle
 
@@ -88,11 +88,11 @@ def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
 
 
 def cell_names(rows: int, columns: int) -> list[str]:
-    """Return the names of the cells of a grid with these numbers of rows and columns, row by row."""
+    """Return the names of all cells of a grid with the given numbers of rows and columns, row by row."""
     return [f"row {i}, column {j}" for i in range(rows) for j in range(columns)]
 
 
 def step(rows: int, columns: int) -> NDArray[np.int64]:
-    """Return the cell [rows · columns, 4] in which a move up, right, down or left ends; a move off the grid stays."""
+    """Return the cell [rows · columns, 4] to which a move up, right, down or left leads; moves off the grid stay."""
     at = np.indices((rows, columns)).reshape(2, -1, 1) + MOVES.T[:, None, :]
     return np.clip(at[0], 0, rows - 1) * columns + np.clip(at[1], 0, columns - 1)

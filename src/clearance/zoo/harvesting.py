@@ -1,4 +1,4 @@
-"""A transmitter that harvests its energy and has limits on the delay and the loss of its data."""
+"""A transmitter that harvests energy, with limits on the delay and the loss of its data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def harvesting(
     harvest: int = 2,
     change: float = 0.2,
 ) -> CMDP:
-    """Return a sensor with a battery, solar power and a fading channel, which should buy little energy.
+    """Return a sensor with a battery, solar power and a fading channel that should buy little energy.
 
-    There are limits on the delay and the loss of its packets, in the long run (criterion: average).
+    In the long run (criterion: average), the delay and the loss of its packets are limited.
 
     State (e, q, c, w), index ((e · (Q+1) + q) · 2 + c) · 2 + w: energy e = 0..B (B = `battery`, 8), packets q = 0..Q (Q
     = `buffer`, 8), channel c (0 bad, 1 good), weather w (0 dark, 1 sun). Action a = 0, 1, 2: send u = min(a, q)
@@ -36,16 +36,16 @@ def harvesting(
         e' = min((e − need)⁺ + 2w, B),   q' = min(q − u + arrived, Q)
         r = −(need − e)⁺ (bought),   cost = (q, (q − u + arrived − Q)⁺),   limit = (queue, lost)
 
-    0, 1 or 2 packets arrive with the probabilities `arrivals` (.5, .3, .2). By Little's law a mean queue of 3 is a mean
-    delay of about 3/.7 = 4.3 steps. Without the limit on loss it would pay to shorten the queue by losing packets. ρ is
-    uniform.
+    0, 1 or 2 packets arrive with the probabilities `arrivals` (.5, .3, .2). By Little's law, a mean queue of 3 means a
+    mean delay of about 3/.7 = 4.3 steps. Without the limit on loss, a policy could shorten the queue by losing packets.
+    ρ is uniform.
 
     Observed (not a theorem here): the mean number of packets sent does not decrease with the queue, the battery or the
     channel.
 
-    Source: the form is that of delay-limited transmission over a fading channel (Berry and Gallager 2002) with a
-    harvesting node (Sharma et al. 2010) that can also use the grid. Both limit long-run means. The numbers are choices
-    of this library.
+    Source: the form is that of delay-limited transmission over a fading channel (Berry and Gallager 2002), with a
+    harvesting node (Sharma et al. 2010) that can also use the grid. Both sources limit long-run means. The numbers are
+    choices of this library.
     """
     return _sensor(battery, buffer, [queue, lost], arrivals, harvest, change, criterion="average")
 
@@ -63,7 +63,7 @@ def harvesting_discounted(
 ) -> CMDP:
     """Return the sensor of `harvesting` with discounted sums: limit = (queue, lost) / (1−γ).
 
-    The first steps, from the uniform start, count most. So other queues and losses are possible in the long run.
+    The first steps, from the uniform start, count most. So the long-run means of queue and loss may differ.
     """
     limits = [queue / (1 - gamma), lost / (1 - gamma)]
     return _sensor(battery, buffer, limits, arrivals, harvest, change, gamma=gamma)

@@ -18,21 +18,22 @@ def inventory(
 ) -> CMDP:
     """Return a shop that reviews its stock every period and may lose only a small share of the demand.
 
-    State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; units that do not fit
-    are not ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales are min(y, D); unmet demand is
-    lost; the next stock is (y − D)⁺.
+    State: the stock x = 0..M before ordering (M = `capacity`, 5). Action: the number of units to order, a = 0..M. Units
+    that do not fit are not ordered, so y = min(x + a, M) units are on the shelf when the demand D arrives. Sales are
+    min(y, D); unmet demand is lost; the next stock is (y − D)⁺.
 
         r = 8 E min(y, D) − (4 + 2(y − x)) 1{y > x} − y          revenue − ordering − holding
         cost = E (D − y)⁺,   limit = (1 − fill_rate) · E D / (1−γ)
 
-    Σ_t γ^t E D = E D / (1−γ) for every policy, so the limit says: at most the share 1 − `fill_rate` of all (discounted)
-    demand is lost. Demand 0..5 has the probabilities (.3, .2, .2, .2, .05, .05). The stock is 0 at the start.
+    Σ_t γ^t E D = E D / (1−γ) for every policy. So the limit says that at most the share 1 − `fill_rate` of all
+    (discounted) demand is lost. Demand 0..5 has the probabilities (.3, .2, .2, .2, .05, .05). The stock is 0 at the
+    start.
 
-    Known: for a price λ of a lost sale the problem is an inventory problem with fixed ordering cost. Its best policy is
+    Known: for a fixed price λ of a lost sale, this is an inventory problem with fixed ordering cost. Its best policy is
     of type (s, S): order up to S when the stock is below s. The constrained optimum mixes two such policies.
 
-    Costs, revenue and the form: Puterman 1994, section 3.2. Capacity 5 and this demand: Bura et al. 2022 (DOPE). The
-    service level, γ = 0.95 and the empty start are choices of this library.
+    Source: Puterman 1994, section 3.2, for costs, revenue and the form; Bura et al. 2022 (DOPE) for capacity 5 and this
+    demand. The service level, γ = 0.95 and the empty start are choices of this library.
     """
     p, S = np.asarray(demand, float), capacity + 1
     x, a, D = np.ogrid[:S, :S, : len(p)]

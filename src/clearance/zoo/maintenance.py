@@ -17,21 +17,21 @@ def maintenance(
     wear: float = 0.4,
     price: float = 5.0,
 ) -> CMDP:
-    """Return a machine that wears, earns less when worn, and has a limit on its breakdowns (criterion: average).
+    """Return a machine that wears and earns less when worn, with a limit on its breakdowns (criterion: average).
 
-    State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A
-    machine that runs breaks with probability (i + 1)²/(10 n²). If it does not break, its condition rises by one with
-    probability `wear` (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken machine is
-    replaced under either action.
+    State: the condition i = 0 (new) .. n−1 (worn out), or n = `conditions` (10) for a broken machine. Action: 0 run,
+    1 replace. A machine that runs breaks with probability (i + 1)²/(10 n²). If it does not break, its condition rises
+    by one with probability `wear` (.4); at n−1 it stays. Replacing takes one step and gives a new machine. A broken
+    machine is replaced under either action.
 
         r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken machine
         cost = the probability of a breakdown: (i + 1)²/(10 n²) running, else 0;   limit = breakdowns
 
     The machine is new at the start.
 
-    Known: with i, income falls and the risk of breaking rises (stochastically monotone). So for any price of a
-    breakdown the optimum is a control limit: replace from some condition on. The constrained optimum is randomised in
-    at most one condition, between two neighbouring control limits.
+    Known: as i grows, income falls and the risk of breaking rises (stochastically monotone). So for any fixed price of
+    a breakdown, the optimum is a control limit: it replaces the machine from some condition on. The constrained optimum
+    is randomised in at most one condition, between two neighbouring control limits.
 
     Source: Derman 1963 (control limit rules); Puterman 1994, section 4.7. The numbers are choices of this library.
     """
@@ -48,7 +48,7 @@ def maintenance_discounted(
 ) -> CMDP:
     """Return the machine of `maintenance` with discounted sums: limit = breakdowns / (1−γ).
 
-    The first steps, with a new machine, count most. So in the long run it breaks more often than `breakdowns`.
+    The first steps, with a new machine, count most. So in the long run, breakdowns are more frequent than `breakdowns`.
     """
     return _machine(conditions, wear, price, breakdowns / (1 - gamma), gamma=gamma)
 

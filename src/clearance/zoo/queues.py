@@ -23,18 +23,20 @@ def queue_power(
 ) -> CMDP:
     """Return a queue whose server needs more power at higher speed: keep it short within a (discounted) power budget.
 
-    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q from `rates` (.2, .4, .6, .8). In a
-    step, a customer arrives with probability p = `arrival` (.2; lost if x = L), or one leaves with probability q (if x
-    > 0), or nothing happens. p + q ≤ 1, so there is at most one event per step.
+    State: the number of customers x = 0..L (L = `buffer`, 50). Action: a service probability q from `rates` (.2, .4,
+    .6, .8). In each step there is at most one event, since p + q ≤ 1: a customer arrives with probability p = `arrival`
+    (.2), and is lost if x = L; or, if x > 0, a customer leaves with probability q.
 
         r = −x,   cost = q³,   limit = power / (1−γ):  (1−γ) E Σγ^t q_t³ ≤ power
 
-    The server also draws power when the queue is empty. The start has x customers with probability ∝ .9^x.
+    The server also draws power when the queue is empty. The number of customers at the start is x with probability ∝
+    .9^x.
 
-    Known: with a price λ of power the best rate does not decrease with x. So the constrained optimum is a staircase in
-    x, randomised in at most one state. (The full buffer may differ: there a lost customer shortens the queue for free.)
+    Known: for a fixed price λ of power, the best rate does not decrease with x. So the constrained optimum is a
+    staircase in x, randomised in at most one state. (At a full buffer the rate may differ: there, an arriving customer
+    is lost, which keeps the queue from growing at no cost.)
 
-    Source: de Farias and Van Roy 2003; there the price is given, r = −x − 60 q³, and the buffer is 49,999. The budget,
+    Source: de Farias and Van Roy 2003, where the price is given, r = −x − 60 q³, and the buffer is 49,999. The budget,
     L = 50 and the start are choices of this library.
     """
     q, S = np.asarray(rates, float), buffer + 1
@@ -52,15 +54,16 @@ def queue_power(
 def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6) -> CMDP:
     """Return a queue with admission control: the largest throughput with a short mean queue (criterion: average).
 
-    State: customers x = 0..L (L = `buffer`, 20). Action: 0 refuse, 1 admit. In a step a customer comes with probability
-    p = .7, and joins if admitted and x < L; a service ends with probability μ = .6 if x > 0; both may happen.
+    State: the number of customers x = 0..L (L = `buffer`, 20). Action: 0 refuse, 1 admit. In each step two independent
+    events are possible: a customer arrives with probability p = .7, and joins if admitted and x < L; and, if x > 0, a
+    customer is served and leaves with probability μ = .6.
 
         r = p 1{admit, x < L} (customers admitted),   cost = x,   limit = holding
 
     The queue is empty at the start.
 
-    Known: the optimum admits below one threshold, refuses above it, and is randomised in at most one state (the
-    threshold). If admitting everybody would break the limit, the limit is tight.
+    Known: there is one threshold; the optimum admits below it, refuses above it, and is randomised at most at the
+    threshold itself. If admitting everybody would break the limit, the optimum meets the limit with equality.
 
     Source: Lazar 1983 (continuous time, networks); Ma 1988 (thesis with Makowski) for discrete time, with a proof by
     Lagrangian arguments from the discounted problem. The numbers are choices of this library.
@@ -73,8 +76,8 @@ def lazar_discounted(
 ) -> CMDP:
     """Return the queue of `lazar`, with the same arguments, but with discounted sums: limit = holding / (1−γ).
 
-    The queue is empty at the start, and the first steps count most. So in the long run more than `holding` customers
-    may wait.
+    The queue is empty at the start, and the first steps count most. So in the long run, the mean queue may be longer
+    than `holding`.
     """
     return _flow_control(buffer, arrival, service, holding / (1 - gamma), gamma=gamma)
 

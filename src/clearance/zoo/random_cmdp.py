@@ -1,4 +1,4 @@
-"""Random CMDPs: the instance of Bai et al. (2023), its recipe for any seed and size, and instances of Ding et al."""
+"""Random CMDPs: the recipe and the instance of Bai et al. (2023), and two instances of Ding et al."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def random_cmdp(
 ) -> CMDP:
     """Return a random CMDP by the recipe of Bai et al. 2023 ("Evaluation Details").
 
-    P is drawn from U(0,1) with normalised rows, r from U(0,1), and g from U(low, high); ρ is uniform, and J_g ≥ b. P, r
-    and g are drawn in this order, as in the published script, so that seed 10 gives the paper's own instance.
+    P is drawn from U(0,1) with normalised rows, r from U(0,1), and g from U(low, high). ρ is uniform, and the limit is
+    J_g ≥ b. P, r and g are drawn in this order, as in the published script, so seed 10 gives the instance of the paper.
     """
-    rng = np.random.RandomState(seed)  # the published instances were drawn with it
+    rng = np.random.RandomState(seed)  # the generator with which the published instances were drawn
     P = rng.uniform(size=(S * A, S))
     P /= P.sum(1, keepdims=True)
     r = rng.uniform(size=S * A)
@@ -32,15 +32,15 @@ def random_cmdp(
 
 
 def bai2023() -> CMDP:
-    """Return the instance behind the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
+    """Return the instance in the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
     return random_cmdp(10)
 
 
 def bai2023_policy() -> SoftmaxPolicy:
     """Return the policy class of `bai2023`, with d = 35 features.
 
-    The features are one-hot for the first 35 pairs (s, a) and zero for the others. So states 0..6 have a tabular
-    softmax policy, and states 7, 8, 9 always have the uniform one.
+    The features are one-hot for the first 35 pairs (s, a) and zero for the others. So the policy is a tabular softmax
+    in states 0..6, and always uniform in states 7, 8 and 9.
     """
     return linear_softmax(np.eye(50, 35).reshape(10, 5, 35))
 

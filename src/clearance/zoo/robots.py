@@ -1,6 +1,6 @@
 """Tasks on Gymnasium's own environments: robots with a speed limit, and CRPO's CartPole and Acrobot.
 
-They do not need Safety-Gymnasium. Signals are per step, limits per episode and undiscounted:
+They do not need Safety-Gymnasium. Signals are per step; limits are per episode and undiscounted:
 
     maximise E Σ_{t<H} r_t   subject to   E Σ_{t<H} cost_i,t ≤ limit_i
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Robot(NamedTuple):
-    """A Gymnasium id, and the speed (`threshold`) above which a step costs 1.
+    """A robot's Gymnasium id, and the speed (`threshold`) above which a step costs 1.
 
-    The speed is that along x or, if `planar`, in the plane.
+    If `planar`, the speed is that in the plane, else that along x.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Robot(NamedTuple):
     planar: bool = False
 
 
-# Thresholds of Safety-Gymnasium's velocity tasks (Ji et al. 2023): half of what an unconstrained agent reached.
+# The thresholds of Safety-Gymnasium's velocity tasks (Ji et al. 2023): half the speed of an unconstrained agent.
 ROBOTS = {
     "ant": Robot("Ant-v5", 2.6222, planar=True),
     "half-cheetah": Robot("HalfCheetah-v5", 3.2096),
@@ -49,9 +49,9 @@ STILL = 1  # Acrobot's action without torque
 def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: int = 8, processes: int = 0) -> Gym:
     """Return the task of running with a speed limit: on average, at most `limit` of `horizon` steps may be too fast.
 
-    robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d; each has its own threshold of speed
+    robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d; each has its own speed threshold
     num_envs   number of environments that run in parallel
-    processes  number of side processes that run the environments; with 0, all run in this process
+    processes  number of side processes that run the environments; 0 runs all of them in this process
     """
     from clearance.simulator.gymnasium_envs.env_client import SideProcess
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
@@ -70,7 +70,7 @@ def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: 
 def too_fast(threshold: float, *, planar: bool = False) -> Callable[[Any, Any, Any, Any], float]:
     """Return a cost function that is 1 for a step faster than the threshold, else 0.
 
-    The speed is that along x or, if `planar`, in the plane.
+    If `planar`, the speed is that in the plane, else that along x.
     """
 
     def cost(obs: Any, action: Any, after: Any, info: Any) -> float:
@@ -102,9 +102,10 @@ def robot_env(robot: str) -> Any:
 def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
     """Return CartPole with two costs: the cart in one of five zones, and the pole beyond 6° (Xu et al. 2021).
 
-    The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. A cost is 1 if the state after the
-    step is in a zone, or beyond the angle. The limits are on the number of such steps in an episode of `horizon` steps;
-    50 of 500 is a choice of this library. `num_envs` is the number of environments that run in parallel.
+    The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. The first cost is 1 if the cart is
+    in a zone after the step, the second if the pole is then beyond the angle. Each limit is on the number of such steps
+    in an episode of `horizon` steps; the values of 50 in 500 steps are a choice of this library. `num_envs` is the
+    number of environments that run in parallel.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
@@ -122,8 +123,9 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
 def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
     """Return Acrobot with two costs (Xu et al. 2021).
 
-    The first is 1 for a torque while θ̇₁ < 0, the second 1 for a torque while θ̇₂ < 0. The limits are on the sums of
-    the costs in an episode of `horizon` steps. `num_envs` is the number of environments that run in parallel.
+    The first cost is 1 if a torque is applied while θ̇₁ < 0, the second if a torque is applied while θ̇₂ < 0. The
+    limits are on the sums of the costs in an episode of `horizon` steps. `num_envs` is the number of environments that
+    run in parallel.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
@@ -137,7 +139,7 @@ def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 5
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress a warning of MuJoCo 4 about Gymnasium's own models, which cannot be fixed here."""
+    """Suppress a MuJoCo 4 warning about models that belong to Gymnasium and cannot be corrected here."""
     try:
         mujoco: Any = importlib.import_module("mujoco")
     except ImportError:

@@ -20,20 +20,21 @@ def streaming(
 ) -> CMDP:
     """Return a media player that should stall rarely (criterion: average).
 
-    Its buffer is filled by an expensive fast server or a cheap slow one. State: packets in the buffer, x = 0..N (N =
-    `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability `slow` (.1) or `fast` (.9), and one is
-    played with probability `playback` (.8), independently: x' = min(max(x + arrived − played, 0), N).
+    Its buffer is filled by an expensive fast server or a cheap slow one. State: the number of packets in the buffer, x
+    = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. In each step a packet arrives with probability `slow` (.1) or
+    `fast` (.9) and, independently, one is played with probability `playback` (.8): x' = min(max(x + arrived − played,
+    0), N).
 
         r = −1{x = 0} (a stall),   cost = 1{fast},   limit = fast_share (of the time)
 
     The buffer is empty at the start.
 
-    Known: in the long run, every policy that is slow at an empty buffer, fast for `fast_share` of the time and never
-    full is optimal. .5 packets arrive per step and .8 are to be played, so the buffer is empty for the share (1 −
-    .5/.8)/.9 of the time, up to the rare packets that a full buffer loses.
+    Known: in the long run, a policy is optimal if it is slow at an empty buffer, is fast for the share `fast_share` of
+    the time, and never has a full buffer. On average .5 packets per step arrive and .8 could be played. So the buffer
+    is empty for the share (1 − .5/.8)/.9 of the time, apart from the rare packets that a full buffer loses.
 
-    Source: Bura et al. 2022 (DOPE), with the same rule at both ends of the buffer and the same limit, half of the time
-    fast, but over a finite horizon.
+    Source: Bura et al. 2022 (DOPE), with the same rule at both ends of the buffer and the same limit (fast for half of
+    the time), but over a finite horizon.
     """
     return _player(buffer, fast, slow, playback, fast_share, criterion="average")
 
@@ -53,8 +54,9 @@ def streaming_discounted(
     `fast_share`.
 
     Known: the optimum is fast in a band of buffer levels, slow above it, and randomised in at most one state. The band
-    need not reach down to 0, because a packet that arrives at an empty buffer is mostly played at once. The fast server
-    lifts a buffer from 0 with probability .18 only, but keeps a buffer from falling to 0 with probability .92.
+    need not include 0, because a packet that arrives at an empty buffer is usually played at once. The fast server
+    raises an empty buffer with probability .18 only, but keeps a buffer of one packet from becoming empty with
+    probability .92.
     """
     return _player(buffer, fast, slow, playback, fast_share / (1 - gamma), gamma=gamma)
 

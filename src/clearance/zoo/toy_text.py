@@ -1,4 +1,4 @@
-"""Models made from Gymnasium's own transition tables."""
+"""Models built from Gymnasium's own transition tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DRIVING = ("south", "north", "east", "west", "pick-up", "drop-off")
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
     """Return FrozenLake (slippery, `size` 4 or 8) with a budget on falls: E Σγ^t 1{enter a hole at t} ≤ budget.
 
-    The reward is 1 for entering the goal. Holes and goal are absorbing with zero signals; the start is state 0.
+    The reward is 1 for entering the goal. The holes and the goal are absorbing with zero signals. The start is state 0.
     """
     if size not in (4, 8):
         raise InputError(f"size must be 4 or 8, got {size!r}")
@@ -32,17 +32,17 @@ def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> C
 def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMDP:
     """Return CliffWalking on slippery ground, with a budget on falls off the cliff: E Σγ^t 1{fall at t} ≤ falls.
 
-    There are 4 × 12 cells, and actions 0..3: up, right, down, left. With probability `slip` the step goes to one side
-    of the chosen direction, left or right with equal probability. After a fall the walk is back at the start; the goal
-    ends the episode.
+    There are 4 × 12 cells, and actions 0..3: up, right, down, left. With probability `slip`, the step goes to one side
+    of the chosen direction, left or right with equal probability. A fall leads back to the start. The goal ends the
+    episode.
 
         r = −1 per step,   cost = P(fall | s, a)
 
-    Gymnasium's reward of −100 for a fall becomes a cost here, with an explicit limit in place of a penalty.
+    Gymnasium's reward of −100 for a fall is replaced by a cost with an explicit limit.
 
-    Known: without a limit the best path leads along the edge, the book's "optimal path"; the limit moves it up, to the
-    "safe path". At slip 0 nobody falls. At slip 2/3, which Gymnasium calls slippery, the safe path takes no more steps
-    than the other. In both cases the limit costs nothing.
+    Known: without a limit, the best path leads along the edge (the "optimal path" of the book); the limit moves it up,
+    towards the "safe path". At slip 0 there are no falls. At slip 2/3, which Gymnasium calls slippery, the safe path
+    takes no more steps than the other one. In both cases the limit costs no reward.
 
     Source: Sutton and Barto 2018, example 6.6; Gymnasium's CliffWalking. The budget, slip .05 and γ = 0.99 are choices
     of this library.
@@ -62,9 +62,10 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
     """Return Taxi with a quiet street: a limit on how often, on average, a trip enters the cell in row 2, column 3.
 
     Rewards are those of Gymnasium: −1 per step, +20 for delivering the passenger, −10 for a wrong pick-up or drop-off.
-    cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the short way to the
-    stand B; the way round takes four steps more. S = 501 and P is sparse. Trips end in one extra state.
-    Gymnasium's own final states cannot serve for this: other transitions of its table lead there without ending a trip.
+    The cost is 1 for driving into the cell, and the limit is `crossings` per (discounted) trip. The cell is on the
+    shortest way to the stand B; a detour around it takes four more steps. S = 501, and P is sparse. Trips end in one
+    extra state. Gymnasium's own final states cannot be used for this, because other transitions in its table lead there
+    without ending a trip.
 
     Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are choices of this library.
     """
@@ -81,7 +82,7 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
 
 
 def _trip_names(env: Any, S: int) -> list[str]:
-    """Return the names of the S states: where the taxi, its passenger and the destination are, and last "trip over"."""
+    """Return the names of the S states: the places of taxi, passenger and destination; the last one is "trip over"."""
     stands = ("R", "G", "Y", "B", "the taxi")
     trips = (tuple(int(x) for x in env.decode(s)) for s in range(len(env.P)))
     found = [f"taxi at row {i}, column {j}, passenger in {stands[p]}, to {stands[d]}" for i, j, p, d in trips]
@@ -89,7 +90,7 @@ def _trip_names(env: Any, S: int) -> list[str]:
 
 
 def _make(name: str, **kwargs: Any) -> Any:
-    """Make the newest version of an environment, since the available versions change with Gymnasium."""
+    """Make the newest version of an environment; which versions exist depends on the version of Gymnasium."""
     try:
         import gymnasium
     except ImportError:

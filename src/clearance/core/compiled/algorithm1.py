@@ -14,10 +14,10 @@ def sgd(rows, A, pair, A_L, step, scale, x, mean):
     """Run the averaged SGD of `direction.SGD`; write the mean of its iterates to `mean` [d].
 
     This mean is the update direction ω of the policy parameters, up to a factor. The samples are the state-action pairs
-    s·A + a in `pair` [N], with the estimated advantages `A_L` [N] of the Lagrangian. The score of a pair is sparse:
-    score = Φ_sa − Σ_a' π(a'|s) Φ_sa', with the features Φ in `rows`. SGD with step size `step` fits scale · score·x to
-    the advantages; the iterate x [d] starts at 0. The step at sample n changes all iterates n..N, so it enters their
-    mean with the weight (N−n)/N.
+    s·A + a in `pair` [N], with the estimated advantages `A_L` [N] of the Lagrangian. SGD with step size `step` fits
+    scale · score·x to the advantages, starting from the iterate x [d] = 0. The score of a pair is sparse,
+    score = Φ_sa − Σ_a' π(a'|s) Φ_sa', where `rows` holds the features Φ. The step at sample n changes all iterates from
+    n to N, so its weight in their mean is (N−n)/N.
     """
     pi, fptr, fidx, fval, fact = rows.pi, rows.fptr, rows.fidx, rows.fval, rows.fact
     N, per_A = len(pair), 1.0 / A
@@ -46,14 +46,14 @@ def sgd(rows, A, pair, A_L, step, scale, x, mean):
 
 @kernel
 def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, scales, lanes, out):
-    """Run iterations k0, k0 + 1, … of Algorithm 1, as many as the arrays in `out` have rows.
+    """Run iterations k0, k0 + 1, … of Algorithm 1; their number is the number of rows of the arrays in `out`.
 
-    The parameters θ (in `rows`) and the multipliers λ (`lam`) are updated in place. `out` receives for each iteration:
+    The parameters θ (in `rows`) and the multipliers λ (`lam`) are updated in place. `out` receives for each iteration
     θ and λ before it, the estimates of J, the norm of the update direction ω, and the number of environment steps.
     `root` is the random key of the run and N the number of samples per iteration. eta1 and eta2 are the step sizes of θ
     and λ, `lam_max` is the upper bound of λ, and `kappa` is the margin added to the limits b. `resets` says whether the
-    model may be put back into a chosen state. `scales` holds the step size of SGD, the scale of its
-    scores, and a factor for ω. `lanes` are the scratch arrays from `workspace`.
+    simulator can be reset to a chosen state. `scales` holds the step size of SGD, the scale of its scores, and a factor
+    for ω. `lanes` are the scratch arrays that `workspace` returns.
     """
     theta_out, lam_out, J_out, norm_out, steps_out = out
     step, scale, factor = scales
@@ -68,7 +68,7 @@ def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, sc
         for j in range(H - 1):
             lam_out[i, j] = lam[j]
         tick = k0 + i + 1
-        if len(rows.stamp) <= N:  # few states: make all rows at once rather than ask at every step
+        if len(rows.stamp) <= N:  # few states: compute all rows at once, instead of checking each row at every step
             for s in range(len(rows.stamp)):
                 softmax_row(rows, model.A, s, lanes[-1])
             tick = READY

@@ -1,19 +1,19 @@
 """Random streams, geometric horizons and alias tables: the random draws of every compiled walk on a finite model.
 
-Streams are counter-based: every number is a pure function of (seed, iteration k, purpose, sample n, position). A stream
-is a 64-bit key. Its words are mix(key + j·G), j = 1, 2, …: the generator SplitMix64 (Steele, Lea, Flood 2014) read at
-chosen positions. Keys are words of other streams (`fold`). So a result does not depend on threads, machines or
-batching, or on an interruption and resume.
+Streams are counter-based: each number is a pure function of (seed, iteration k, purpose, sample n, position). A stream
+is given by a 64-bit key. Its words are mix(key + j·G), j = 1, 2, …, that is, the generator SplitMix64 (Steele, Lea,
+Flood 2014) evaluated at chosen positions. Keys are themselves words of other streams (`fold`). So a result does not
+depend on threads, machines, batch sizes, or on whether the run was interrupted and resumed.
 
-A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991). The
-high half of a word picks one of n cells, all with exactly the same probability: the few words that would favour some
-cells are replaced by the next word of their stream (Lemire 2019). The low half is the coin that decides between the
-cell's own entry and its alias; if it equals the first 32 bits of the threshold, 32 more bits decide. So each
-probability is exact up to the rounding of the table to float64 (`draw_error`). The walks in `walks`, which serve
-learning and never certify, use only the first 32 bits of the threshold.
+A transition costs the same for any |S|, because next states and actions are drawn from alias tables (Walker 1977; Vose
+1991). The high half of a word selects one of n cells. All cells have exactly the same probability: the few words that
+would favour some cells are replaced by the next word of their stream (Lemire 2019). The low half of the word is a coin
+that decides between the cell's own entry and its alias; if it equals the first 32 bits of the threshold, 32 more bits
+decide. So each probability is exact up to the rounding of the table to float64 (`draw_error`). The walks in `walks` use
+only the first 32 bits of the threshold; they serve learning and never certificates.
 
-Kernels copy entry by entry and get their scratch arrays from NumPy: numba takes seconds to compile an assignment of
-slices.
+Kernels copy entry by entry and get their scratch arrays from NumPy, because numba takes seconds to compile an
+assignment of slices.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOW = U(0xFFFFFFFF)
 
 @piece
 def mix(z):
-    """Return the SplitMix64 finaliser of the 64-bit word z: a bijection that passes the usual tests of randomness."""
+    """Return the SplitMix64 finaliser of the 64-bit word z, a bijection that passes the usual tests of randomness."""
     z = (z ^ (z >> U(30))) * U(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> U(27))) * U(0x94D049BB133111EB)
     return z ^ (z >> U(31))
@@ -55,9 +55,9 @@ def unit(word):
 def geometric(word, tail, guide, inv_log_gamma):
     """Return a random horizon T in {1, 2, …} with P(T > t) = γ^t.
 
-    T is the first t with u ≥ γ^t, where u in (0, 1) comes from the random `word`. The arguments `tail` (the powers
-    γ^t), `guide` and `inv_log_gamma` come from `geometric_tables`; `guide` says at which t the search starts. Beyond
-    the end of `tail` (γ very close to 1), T is computed by a logarithm, which takes five times longer.
+    T is the first t with u ≥ γ^t, where the random `word` gives u in (0, 1). The arguments `tail` (the powers γ^t),
+    `guide` and `inv_log_gamma` come from `geometric_tables`; `guide` gives the t at which the search starts. If T is
+    beyond the end of `tail` (γ very close to 1), it is computed by a logarithm, which takes five times longer.
     """
     u = unit(word)
     t = np.int64(guide[np.int64(word >> U(56))])
@@ -71,9 +71,9 @@ def geometric(word, tail, guide, inv_log_gamma):
 def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
     """Return the tables that `geometric` needs: the powers γ^t, the guide table, and 1 / log γ.
 
-    `geometric` draws a random number u with 53 bits and searches the first t with u ≥ γ^t. The table of powers ends
-    where γ^t is below every possible u, or after 10⁵ entries. The guide table [256] says where the search starts: for
-    each value of the highest byte of u, at a t that is not too late for any u with this byte.
+    `geometric` draws a random number u with 53 bits and searches for the first t with u ≥ γ^t. The table of powers ends
+    where γ^t is below every possible u, or after 10⁵ entries. The guide table [256] has one entry for each value of the
+    highest byte of u: a t at which the search can start, because no u with this byte has an earlier result.
     """
     longest = int(min(1e5, np.ceil(55 * np.log(2) / -np.log(gamma)))) + 1
     tail = gamma ** np.arange(longest, dtype=float)
@@ -84,7 +84,7 @@ def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
 
 @piece
 def below(word, n):
-    """Return a number in 0..n−1 from the high half of a random word; the low half is left for the alias table's coin.
+    """Return a number in 0..n−1 from the high half of a random word; the low half is the coin of the alias table.
 
     All n numbers are equally likely if the word was first passed through `even`.
     """
@@ -93,7 +93,7 @@ def below(word, n):
 
 @piece
 def may_be_uneven(word, n):
-    """Return whether `even` may have to replace this random word; this happens with probability n·2⁻³²."""
+    """Return whether `even` may have to replace this random word; the probability of this is n·2⁻³²."""
     return (((word >> U(32)) * U(n)) & LOW) < U(n)
 
 
@@ -101,8 +101,8 @@ def may_be_uneven(word, n):
 def even(word, n):
     """Return a random word from which `below` draws each of the n numbers with the same probability.
 
-    It is the given word or, rarely, a later word of the same stream. The high half of a word has 2³² values, and n need
-    not divide 2³². So 2³² mod n of the values are rejected: those whose product with n has low bits below 2³² mod n.
+    This is the given word or, rarely, a later word of the same stream. The high half of a word has 2³² values, which n
+    need not divide. So 2³² mod n of the values are rejected: those whose product with n has low bits below 2³² mod n.
     """
     if may_be_uneven(word, n):
         surplus = U(4294967296) % U(n)
@@ -113,7 +113,7 @@ def even(word, n):
 
 @piece
 def wins(word, threshold, fine):
-    """Return whether a random word selects a cell's own entry and not its alias: its coin is below the threshold.
+    """Return whether a random word selects the own entry of a cell, not its alias: the coin is below the threshold.
 
     The probability is threshold·2⁻³² + fine·2⁻⁶⁴. The coin is the low half of the word; if it equals the threshold, 32
     more bits are drawn and compared with `fine`.
@@ -124,7 +124,7 @@ def wins(word, threshold, fine):
 
 @piece
 def alias_mask(A):
-    """Return a mask of the low bits in which a packed word stores the index of an action, 0..A−1."""
+    """Return a mask of the low bits of a packed word that store the index of an action, 0..A−1."""
     mask = U(1)
     while mask < U(A):
         mask = mask << U(1)
@@ -144,11 +144,11 @@ def state_of(row, per_A):
 class Tables(NamedTuple):
     """A finite model in the form that the kernels read: alias tables of its transitions, and its signals.
 
-    cells[i] = (threshold, own state, alias state, fine) belongs to transition i; the module's head explains the draw.
-    The cells of the pair s·A + a lie between two entries of `indptr` [S·A + 1]. If all pairs have the same number of
-    cells, this number is `width`; otherwise `width` is 0. `start` holds the cells of the start distribution ρ, and `h`
-    [S·A, 1+I] the reward and utilities. The last three fields are the tables for geometric horizons
-    (`geometric_tables`).
+    cells[i] = (threshold, own state, alias state, fine) belongs to transition i; the docstring of the module explains
+    how it is used. If `width` is 0, the cells of the pair s·A + a are those from indptr[s·A + a] to
+    indptr[s·A + a + 1] − 1. Otherwise each pair has `width` cells, from index (s·A + a)·width on; some of them may
+    never be drawn. `start` holds the cells of the start distribution ρ, and `h` [S·A, 1+I] the reward and utilities.
+    The last three fields are the tables for geometric horizons (`geometric_tables`).
     """
 
     cells: NDArray[np.uint32]
@@ -172,7 +172,7 @@ def vose(p, row, n, threshold, alias, small):
     total = 0.0
     for i in range(n):
         total += p[row, i]
-    lo, hi = 0, n  # a stack of the cells below average grows from the left, of the others from the right
+    lo, hi = 0, n  # two stacks: cells below average grow from the left, the others from the right
     for i in range(n):
         threshold[i] = p[row, i] * n / total
         alias[i] = i
@@ -191,7 +191,7 @@ def vose(p, row, n, threshold, alias, small):
             hi += 1
             small[lo] = j
             lo += 1
-    for k in range(lo):  # what rounding leaves over has threshold 1
+    for k in range(lo):  # cells that remain because of rounding get threshold 1
         alias[small[k]] = small[k]
 
 
@@ -199,22 +199,22 @@ def vose(p, row, n, threshold, alias, small):
 def threshold_of(q):
     """Return the first 32 bits of a probability q in [0, 1] as a whole number.
 
-    For q = 1 the result is 2³²−1. Draws stay exact: a cell of an alias table with q = 1 is its own alias.
+    For q = 1 the result is 2³²−1. Draws are still exact, because a cell with q = 1 is its own alias.
     """
     return U(4294967295) if q >= 1.0 else U(q * 4294967296.0)
 
 
 @piece
 def fine_of(q):
-    """Return bits 33 to 64 of a probability q, which follow the bits of `threshold_of`, as a whole number."""
+    """Return bits 33 to 64 of a probability q as a whole number; `threshold_of` returns the first 32 bits."""
     return U(0) if q >= 1.0 else U((q * 4294967296.0 - np.floor(q * 4294967296.0)) * 4294967296.0)
 
 
 @piece
 def packed_of(q, alias, mask):
-    """Return one 64-bit word of a packed policy: a draw takes its own action with probability q, else the alias action.
+    """Return one 64-bit word of a packed policy: the own action has probability q, and the alias action the rest.
 
-    The low bits, given by `mask`, hold the index of the alias action; the bits above them are the first bits of q.
+    The low bits, given by `mask`, hold the index of the alias action. The other bits hold the first bits of q.
     """
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 
@@ -222,9 +222,9 @@ def packed_of(q, alias, mask):
 def draw_error(sums: Array, n: int) -> float:
     """Return a bound on the total variation distance between stored probabilities and those that are drawn.
 
-    The rows of stored probabilities sum to `sums` and have at most n entries each. The bound covers alias tables and
-    NumPy's `choice`. It adds up two errors: the distance of `sums` from 1, and at most 4n + 8 rounding errors of 2⁻⁵³,
-    mainly from sums and subtractions of n numbers.
+    Each row of stored probabilities has at most n entries, and `sums` are the sums of the rows. The bound holds for
+    alias tables and for NumPy's `choice`. It is the sum of two errors: the distance of `sums` from 1, and at most 4n +
+    8 rounding errors of 2⁻⁵³, mainly from sums and subtractions of n numbers.
     """
     return float(np.abs(1 - np.asarray(sums)).max(initial=0.0)) + (4 * n + 8) * 2.0**-53
 
@@ -233,8 +233,8 @@ def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[n
     """Return the alias tables of all rows of a CSR matrix, as cells (threshold, own index, alias index, fine).
 
     The matrix is (indptr, indices, data); `wins` explains threshold and fine. If width > 0, each row is filled up to
-    `width` cells with cells that are never drawn; then no kernel has to look up where a row begins. NumPy allocates the
-    result because it asks for huge pages, which speed up large models.
+    `width` cells with cells that are never drawn; then kernels need not look up where a row begins. The result is
+    allocated by NumPy because NumPy requests huge pages, which speed up large models.
     """
     cells = np.empty(((len(indptr) - 1) * width if width > 0 else len(data), 4), np.uint32)
     widest = max(width, int(np.diff(indptr).max(initial=0)))
@@ -244,7 +244,7 @@ def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[n
 
 
 def read_only(x: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view of x, since the kernels are compiled for the read-only arrays of a model."""
+    """Return a read-only view of x; the kernels are compiled for read-only arrays, which models have."""
     view = x.view()
     view.flags.writeable = False
     return view
@@ -262,7 +262,7 @@ def _fill_cells(indptr, indices, data, width, p, scratch, cells):
         a, n = indptr[row], indptr[row + 1] - indptr[row]
         first, m = (row * width, width) if width > 0 else (a, n)
         if n == 0:
-            continue  # no such action: nobody looks here
+            continue  # this action does not exist, so its cells are never read
         for i in range(m):
             p[0, i] = data[a + i] if i < n else 0.0
         vose(p, np.int64(0), m, q, alias, small)

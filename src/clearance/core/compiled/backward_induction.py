@@ -2,8 +2,8 @@
 
     V_t(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V_{t+1}(s'),   V_H = 0
 
-One pass over all transitions per step finds the best actions for one signal. The values of all signals are then
-computed from the rows of the chosen actions alone.
+For each step, one pass over all transitions finds the best actions for one signal. The values of all signals are then
+computed from the rows of the chosen actions only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ U = np.uint64
 
 @kernel
 def induct(indptr, indices, data, h, mixed, gamma, allowed, act, V):
-    """Write the best actions for the signal `mixed` [S·A] to act [H, S], and their values to V [H, S].
+    """Compute the best actions for the signal `mixed` [S·A]: write them to act [H, S], and their values to V [H, S].
 
     Return the values [S, n] at step 0 of the n signals h [S·A, n] under this policy. The mask `allowed` [H, S·A] says
-    which state-action pairs may be taken at each step; [1, S·A] means the same pairs at every step. The transitions are
-    CSR (indptr, indices, data).
+    which state-action pairs may be taken at each step; a mask [1, S·A] holds for every step. The transitions are CSR
+    (indptr, indices, data).
     """
     H, S = act.shape
     n = h.shape[1]
@@ -59,8 +59,8 @@ def induct(indptr, indices, data, h, mixed, gamma, allowed, act, V):
 def follow(indptr, indices, data, h, gamma, pi, later, now, size):
     """Evaluate one step of a policy π [S, A]: now(s) = Σ_a π(a|s) (h(s, a) + γ Σ_s' P(s'|s, a) later(s')).
 
-    h [S·A, n] are n signals, `later` [S, n] their values at the next step, and `now` [S, n] those at this step. The
-    same sum of absolute values is written to `size` [S, n]; it bounds the rounding error.
+    h [S·A, n] are n signals, `later` [S, n] are their values at the next step, and `now` [S, n] receives those at this
+    step. The same sum with absolute values is written to `size` [S, n]; it is used to bound the rounding error.
     """
     S, A = pi.shape
     n = later.shape[1]

@@ -1,9 +1,9 @@
-"""Compile the kernels of this package, and cache the machine code on disk under the hash of all its sources.
+"""Compile the kernels of this package, and cache the machine code on disk under a hash of all its sources.
 
-numba's own cache looks at one source file at a time: a kernel that calls functions of another file contains their
-machine code and would not notice when they change. Here one folder is named by a hash of every source of the package
-and of the versions of Python and numba. It holds one file for each kernel, signature and processor. No index is shared,
-so processes that compile at the same time cannot mix up each other's files.
+numba's own cache checks only one source file. But the machine code of a kernel also contains the functions that it
+calls in other files, and numba's cache would not notice changes in them. Here the name of the cache folder is a hash of
+all sources of the package and of the versions of Python and numba. The folder holds one file for each kernel, signature
+and processor. Processes share no index, so processes that compile at the same time cannot mix up each other's files.
 
 The folder is the first of these that can be used:
 
@@ -13,8 +13,8 @@ The folder is the first of these that can be used:
     a folder of this user in the temporary directory
 
 Cached code is executed. So a folder or a file is trusted only if it belongs to this user, to the owner of these
-sources, or to root, and if nobody else can write it; these three could change the sources as well. If no folder can be
-written, kernels are compiled in every process: a cache that fails must never stop a run.
+sources, or to root, and if nobody else can write to it; these three could also change the sources. If no folder can be
+written, kernels are compiled in every process, since a cache that fails must never stop a run.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from numba.core.serialize import dumps, loads
 from numba.misc.appdirs import AppDirs
 
 HERE = Path(__file__).parent
-NAME = "clearance-kernels"  # every root of caches is called so, and nobody else writes there
-KEPT = 8  # caches of other sources or versions that stay, those used last
-RECENT = 24 * 3600.0  # seconds since its last use, in which a cache is never removed
+NAME = "clearance-kernels"  # the name of every folder that holds caches; other programs do not write there
+KEPT = 8  # the number of caches of other sources or versions that are kept, the most recently used ones
+RECENT = 24 * 3600.0  # a cache is never removed if it was used within this number of seconds
 
 
 def hash_sources(folder: Path) -> str:
@@ -56,7 +56,7 @@ def hash_sources(folder: Path) -> str:
     return found.hexdigest()[:32] if files else ""
 
 
-HASH = hash_sources(HERE)  # of the sources as imported: those on disk may change while the process runs
+HASH = hash_sources(HERE)  # of the imported sources: the files on disk may change while the process runs
 
 
 def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -84,13 +84,13 @@ def piece(function: Callable[..., Any]) -> Any:
         raise TypeError(f"{function.__qualname__} can be called by compiled code only")
 
     dispatcher = kernel(function, no_cpython_wrapper=True)
-    dispatcher._insert = lambda *_, **__: None  # keeps the missing wrapper from being found by a call
+    dispatcher._insert = lambda *_, **__: None  # so that a call does not find that the wrapper is missing
     dispatcher._compile_for_args = refuse
     return dispatcher
 
 
 class KernelCache(caching._Cache):
-    """The cache of one kernel, which numba's dispatcher uses: one file for each signature and processor."""
+    """The cache of one kernel for numba's dispatcher: one file for each signature and processor."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
@@ -107,7 +107,7 @@ class KernelCache(caching._Cache):
         target_context.refresh()
         key = sig, target_context.codegen().magic_tuple(), self.options
         for folder in folders():
-            with suppress(Exception):  # a damaged file is as good as none, whatever its bytes make of unpickling
+            with suppress(Exception):  # treat a damaged file as missing, whatever unpickling its bytes raises
                 stored, payload = loads(read_trusted(folder / self._file(key)))
                 if stored == key:
                     mark_used(folder)
@@ -116,12 +116,12 @@ class KernelCache(caching._Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the compiled code of a signature, if there is a folder that can be written."""
+        """Store the compiled code of a signature, if some folder can be written."""
         folder = writable_folder()
         if folder is None or data.library.has_dynamic_globals:
             return
         key = sig, data.codegen.magic_tuple(), self.options
-        with suppress(OSError):  # a full disk, say
+        with suppress(OSError):  # for example, the disk is full
             write_whole(folder / self._file(key), dumps((key, data._reduce())))
 
     def _file(self, key: Any) -> str:
@@ -135,9 +135,10 @@ class KernelCache(caching._Cache):
 
 
 def roots(make: bool = False) -> Iterator[Path]:
-    """Yield the folders that may hold caches: the preferred folder first, the folder in the temporary directory last.
+    """Yield the folders that may hold caches, in order of preference; the temporary one comes last.
 
-    If the folder in the temporary directory is missing, it is created if `make` is true, and left out if not.
+    The temporary one is the user's folder in the temporary directory. If it is missing, it is created if `make` is
+    true, else left out.
     """
     chosen = getattr(config, "CACHE_DIR", "")
     if chosen:
@@ -161,7 +162,7 @@ def temporary_root() -> Path:
 
 
 def is_trusted(status: os.stat_result) -> bool:
-    """Return whether a file or folder with this status can be written only by this user, root or the sources' owner."""
+    """Return whether only this user, root or the owner of the sources can write a file or folder with this status."""
     if os.name != "posix":
         return True
     return status.st_uid in (os.getuid(), 0, HERE.stat().st_uid) and not status.st_mode & 0o022
@@ -189,7 +190,7 @@ def read_trusted(file: Path) -> bytes:
 
 
 def folders(make: bool = False) -> Iterator[Path]:
-    """Yield the trusted cache folders for the present sources; with `make`, missing folders are created first."""
+    """Yield the trusted cache folders for the present sources. With `make`, first create the missing ones."""
     for root in roots(make) if HASH else ():
         folder = root / HASH
         with suppress(OSError):
@@ -205,7 +206,7 @@ def folders(make: bool = False) -> Iterator[Path]:
 def writable_folder() -> Path | None:
     """Return the first cache folder for the present sources that can be created and written; None if there is none.
 
-    If the folder is new, `remove_stale` removes caches of other versions beside it.
+    If the folder is new, `remove_stale` removes caches of other versions from its parent folder.
     """
     known = set(folders())
     for folder in folders(make=True):
@@ -227,7 +228,8 @@ def mark_used(folder: Path) -> None:
 def remove_stale(root: Path) -> None:
     """Remove caches of other versions from the folder `root`.
 
-    The present version, the `KEPT` most recently used other versions, and any version used during the last day stay.
+    Three kinds are kept: the present version, the `KEPT` most recently used other versions, and every version used
+    during the last day.
     """
     used: list[tuple[float, Path]] = []
     for folder in root.iterdir():
@@ -241,7 +243,7 @@ def remove_stale(root: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file under a temporary name and rename it, so that no process reads half of it."""
+    """Write a file under a temporary name and rename it, so that no process reads an incomplete file."""
     part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:12]}")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644), "wb") as new:
@@ -253,7 +255,7 @@ def write_whole(file: Path, data: bytes) -> None:
 
 @cache
 def announce_compilation() -> None:
-    """Print once per process that kernels are being compiled, and whether the next start will compile them again."""
+    """Print, once per process, that kernels are being compiled, and if the next start will compile them again."""
     folder = writable_folder()
     often = (
         "once on this machine for each part of the library"

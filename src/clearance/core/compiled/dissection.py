@@ -1,10 +1,10 @@
 """The order in which to eliminate the states of a model with local structure: grids, queues, roads, corridors.
 
 Nested dissection (George 1973) finds a small set of states that separates the other states into two halves. This set is
-eliminated last, and each half is treated in the same way. On a planar graph of S states the LU factor of I − γM then
-has O(S log S) entries and takes O(S^1.5) operations. Iterative solvers would need hundreds of matrix–vector products if
-γ is near 1. A random graph has no small separating set. `Elimination.of` notices this after a few states (or when it
-counts the entries) and returns None; then the iterations of `iterative` are used.
+eliminated last, and each half is treated in the same way. For a planar graph of S states, the LU factors of I − γM then
+have O(S log S) entries and take O(S^1.5) operations. In comparison, iterative solvers need hundreds of matrix–vector
+products if γ is near 1. A random graph has no small separating set. `Elimination.of` detects this after a few states,
+or when it counts the entries, and returns None; then the iterations of `iterative` are used.
 
 The order and the positions of all entries are computed once for a model, for the union of the transitions of all
 actions.
@@ -20,10 +20,10 @@ from scipy import sparse
 
 from clearance.core.compiled.compilation import kernel
 
-LEAF = 6  # parts of so many states are not divided further
-SMALL = 64  # or of so many, if they cannot
-WIDTH = 4.0  # what a breadth-first search reaches at once, in units of √S, before the graph counts as random
-WORK = 400  # multiplications per state and √(1/(1−γ)), beyond which iterations are cheaper: they take that many more
+LEAF = 6  # parts with at most this many states are not divided
+SMALL = 64  # parts with at most this many states stay as they are if they have no small separator
+WIDTH = 4.0  # if a level of a breadth-first search has more states than this times √S, the graph counts as random
+WORK = 400  # the most multiplications per state and √(1/(1−γ)); beyond that, iterations are cheaper
 
 
 @kernel
@@ -53,14 +53,15 @@ def _spreads(indptr, indices, S, A, hub, width):
 
 @kernel
 def graph(indptr, indices, A, width):
-    """Return (ptr, idx, hub): the undirected graph of all actions' transitions as CSR (ptr, idx), and its hubs [S].
+    """Return (ptr, idx, hub): the undirected graph of all transitions as CSR (ptr, idx), and a mask of its hubs [S].
 
-    The transitions are CSR (`indptr`, `indices`) with rows s·A + a. Neighbours may be repeated in idx. A hub is a state
-    with very many neighbours. If the model has no local structure (`_spreads` with this `width` is true), idx is empty.
+    The transitions of all actions are CSR (`indptr`, `indices`) with rows s·A + a. Neighbours may be repeated in idx. A
+    hub is a state with very many neighbours. If the model has no local structure (`_spreads` with this `width` is
+    true), idx is empty.
     """
     S = (len(indptr) - 1) // A
     ptr, hub, last = np.zeros(S + 1, np.int64), np.zeros(S, np.bool_), np.full(S, -1, np.int64)
-    for s in range(S):  # one entry of ptr for both directions: first count, then make places, then fill
+    for s in range(S):  # ptr has entries for both directions: count them, then sum up, then fill idx
         for i in range(indptr[s * A], indptr[s * A + A]):
             t = indices[i]
             if last[t] != s:
@@ -73,7 +74,7 @@ def graph(indptr, indices, A, width):
     for s in range(S):
         hub[s] = ptr[s + 1] > 4 + 2 * total / S
         hubs += hub[s]
-    if hubs > np.sqrt(S):  # then there is nothing special about them
+    if hubs > np.sqrt(S):  # so many hubs are nothing special: treat them as ordinary states
         for s in range(S):
             hub[s] = False
     if _spreads(indptr, indices, S, A, hub, width):
@@ -97,7 +98,7 @@ def graph(indptr, indices, A, width):
 
 @kernel
 def _levels(ptr, idx, part, label, root, queue, depth):
-    """Search breadth-first from state `root` among states s with part[s] == label; return the number of states reached.
+    """Search breadth-first from state `root` among the states with part[s] == label; return how many are reached.
 
     The graph is CSR (ptr, idx). Reached states are written to `queue`, and their distances from the root to `depth`.
     """
@@ -121,8 +122,8 @@ def _levels(ptr, idx, part, label, root, queue, depth):
 def dissection(ptr, idx, hub):
     """Return an order of elimination for the symmetric graph (ptr, idx); an empty array if it has no small separators.
 
-    Each stretch of the order is split again and again into [one side | other side | separator], until it is small. The
-    few states marked in `hub` [S], to which many states lead (such as a common restart), come last.
+    The order is split recursively into [one side | other side | separator], until the parts are small. The few states
+    that are marked in `hub` [S] come last; many states lead to them (such as to a common restart).
     """
     S = len(ptr) - 1
     order, part, depth = np.empty(S, np.int64), np.ones(S, np.int64), np.zeros(S, np.int64)
@@ -147,10 +148,10 @@ def dissection(ptr, idx, hub):
         for i in range(lo, hi):
             part[order[i]] = label
         root, reached = order[lo], 0
-        for _ in range(3):  # the last state reached is far from everything: levels from there are narrow
+        for _ in range(3):  # the last state reached is far from all others: levels from there are narrow
             reached = _levels(ptr, idx, part, label, root, queue, depth)
             root = queue[reached - 1]
-        if reached < n:  # two parts that have nothing to do with each other
+        if reached < n:  # two parts without a connection
             for i in range(reached):
                 part[queue[i]] = -1
             at = reached
@@ -174,7 +175,7 @@ def dissection(ptr, idx, hub):
         for i in range(1, deepest):  # the narrowest level that leaves a quarter on each side
             if count[i + 1] - count[i] < best and 4 * count[i + 1] >= n and 4 * count[i] <= 3 * n:
                 best, cut = count[i + 1] - count[i], i
-        if best > n // 2:  # wide ones are allowed: `fill` knows what they cost
+        if best > n // 2:  # wider levels than this are useless; `fill` checks the cost of the others
             if n <= SMALL:
                 continue
             return none
@@ -182,7 +183,7 @@ def dissection(ptr, idx, hub):
         for i in range(high):
             order[at] = queue[i]
             at += 1
-        for i in range(high, count[cut + 1]):  # of the level itself only what touches the next one separates
+        for i in range(high, count[cut + 1]):  # only those states of the level that touch the next level separate
             s, touches = queue[i], False
             for j in range(ptr[s], ptr[s + 1]):
                 if part[idx[j]] == label and depth[idx[j]] > cut:
@@ -206,8 +207,8 @@ def fill(ptr, idx, order, work):
     """Return where the factors L U = I − γM have entries: (uptr, uidx) of U, (lptr, lidx) of L, and each row's parent.
 
     The states form the CSR graph (ptr, idx) and are eliminated in this `order`. Row i of U has an entry for each
-    neighbour of state i that is eliminated later. It also takes over the entries of each row whose parent is i. The
-    parent of a row is its first entry. If a factorisation needs more than `work` operations, parent[0] is −2.
+    neighbour of state i that is eliminated later, and also the entries of each row whose parent is i. The parent of a
+    row is the column of its first entry. If a factorisation needs more than `work` operations, parent[0] is −2.
     """
     S = len(order)
     place = np.empty(S, np.int64)
@@ -260,7 +261,7 @@ def fill(ptr, idx, order, work):
             lidx[here[t]] = i
             here[t] += 1
     uidx, here = np.empty(at, np.uint32), uptr.copy()
-    for i in range(S):  # and back: now the rows of U are ascending too
+    for i in range(S):  # transpose again, so that the rows of U are ascending too
         for j in range(lptr[i], lptr[i + 1]):
             t = lidx[j]
             uidx[here[t]] = i
@@ -270,9 +271,9 @@ def fill(ptr, idx, order, work):
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The order in which to eliminate states when I − γM is factorised, and where its factors have entries (`fill`).
+    """The order in which to eliminate states when I − γM is factorised, and the places of the factors' entries.
 
-    M is the transition matrix of a policy.
+    M is the transition matrix of a policy. The function `fill` explains the arrays.
     """
 
     order: NDArray[np.int64]
@@ -285,7 +286,7 @@ class Elimination:
 
     @classmethod
     def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
-        """Return the order of elimination for a model with transitions P [S·A, S]; None if iterations are cheaper."""
+        """Return the elimination for a model with transitions P [S·A, S]; None if iterations are cheaper."""
         ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
         order = dissection(ptr, idx, hub) if len(idx) else idx
         if not len(order):

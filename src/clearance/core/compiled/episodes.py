@@ -26,7 +26,7 @@ from clearance.core.compiled.compilation import kernel, piece
 
 @piece
 def _pick(word, first, n, cells):
-    """Draw one of the n alias cells from index `first` on with a random `word`; return its own or its alias entry."""
+    """Draw one of n alias cells, starting at index `first`, by a random `word`; return its own or its alias entry."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -58,7 +58,7 @@ def _slot_evenly(word, first, n, cells):
 
 @piece
 def _action(word, s, A, mask, pol):
-    """Draw an action of state s with a random word from the packed alias tables `pol`; `mask` is from `alias_mask`."""
+    """Draw an action in state s from the packed alias tables `pol`, by a random word; `mask` is from `alias_mask`."""
     i, coin = below(word, A), word & LOW
     packed = pol[U(s * A + i)]
     if may_be_uneven(word, A) | (coin == (packed >> U(32))):
@@ -75,13 +75,13 @@ def _action_evenly(word, s, A, mask, pol):
 
 @kernel
 def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
-    """Train the critic Q, V of a policy π at every step of N walks from ρ with geometric horizon, by expected TD(0):
+    """Train the critic Q, V of a policy π by expected TD(0), at every step of N walks from ρ with geometric horizon:
 
         Q(s, a) += β (h + γ V(s') − Q(s, a)),    V(s) = Σ_a π(a|s) Q(s, a),    β = 1/(1 + gain·count(s, a))
 
-    All signals h are learned at once. The packed policy `pol` acts; it may differ from π, since V is a mean over π.
-    States are counted in `visits` [S], start states in `starts` [S] and, unless `hits` [2·cells] is empty, transitions
-    in `hits`. Returns the number of environment steps.
+    All signals h are learned at once. The actions are drawn from the packed policy `pol`, which may differ from π,
+    since V is a mean over π. Visits are counted in `visits` [S], start states in `starts` [S] and, unless `hits`
+    [2·cells] is empty, transitions in `hits`. Return the number of environment steps.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
     H, mask, steps, counting = h.shape[1], alias_mask(A), 0, len(hits) > 0
@@ -95,7 +95,7 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
         for _ in range(T):
             x += G
             a = U(_action(mix(x), s, A, mask, pol))
-            row = U(s) * U(A) + a  # unsigned: no look whether an index is negative
+            row = U(s) * U(A) + a  # unsigned, so that numba does not check for negative indices
             first, m = (row * U(width), width) if width > 0 else (U(indptr[row]), indptr[row + U(1)] - indptr[row])
             x += G
             slot = _slot(mix(x), U(first), m, cells)
@@ -119,8 +119,8 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
 def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
     """Continue one trajectory from state s for N steps; train the critic Q, V of π as in `td`, with step size `beta`.
 
-    The packed policy `pol` acts, and `visits` [S] counts states. The trajectory starts again from ρ if s < 0, and after
-    states that end an episode (`ends` [S]). Return the last state.
+    The actions are drawn from the packed policy `pol`, and `visits` [S] counts states. If s < 0, or if s ends an
+    episode (mask `ends` [S]), the next state is drawn from ρ. Return the last state.
     """
     cells, indptr, width, origin, h, A, _, _, _ = model
     H, mask, x = h.shape[1], alias_mask(A), key
@@ -147,8 +147,8 @@ def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
 def tally(key, model, pol, N, V, count, total, starts):
     """Run N walks from ρ with the packed policy `pol`; return the number of environment steps.
 
-    Add the visits of each pair to `count` [S·A], the starts to `starts` [S], and V(s') of the next states, for H
-    signals, to `total` [S·A, H]. From these sums any critic can make a TD step with targets from V.
+    Three sums are updated: the visits of each pair in `count` [S·A], the starts in `starts` [S], and V(s') over the
+    next states s', for H signals, in `total` [S·A, H]. They suffice for a TD step of any critic with targets from V.
     """
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     H, mask, steps = V.shape[1], alias_mask(A), 0
@@ -210,15 +210,18 @@ def nexts(key, row, N, model, count):
 
 @kernel
 def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, component, hits, starts):
-    """Draw the episodes begin .. begin + N − 1 of a mixture, and compute a bounded unbiased estimate X of J from each.
+    """Draw N episodes of a mixture, from number `begin` on, and compute a bounded unbiased estimate X of J from each.
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
-    h are the signals; the control variate V̂ is `base` [M, S, 1+I], or [1, S, 1+I] if all policies share it. Write X
-    [N, 1+I], and to `component` [N] the policy of each episode. `pols` [M, S·A] are the packed policies, and `choice`
-    the alias cells of their weights. `model` has tables of γ^t with q in place of γ. Transitions are counted in `hits`
-    [2·cells], and start states in `starts`, unless `hits` is empty. Return (steps made, episode, step). The last two
-    say where signals are first out of bounds (`inside` [S·A] is false for the state-action pair); −1 and −1: nowhere.
+    h are the signals. The control variate V̂ is `base` [M, S, 1+I], or [1, S, 1+I] if all policies share it. `pols`
+    [M, S·A] are the packed policies, `choice` the alias cells of their weights, and `model` has tables of γ^t with q in
+    place of γ.
+
+    Write X [N, 1+I], and the index of the policy of each episode to `component` [N]. Unless `hits` is empty, count
+    transitions in `hits` [2·cells] and start states in `starts`. Return (number of steps, episode, step). The last two
+    are the first place where a signal is out of bounds, that is, where `inside` [S·A] is false; −1 and −1 if there is
+    none.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape
@@ -259,9 +262,9 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
 @kernel
 def successors(key, model, weights, gamma, V, X):
-    """Draw next states s' of every pair (s, a); write X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s) for each draw n.
+    """Draw next states s' of every pair (s, a), and write weights·h(s, a) + γ V(s') − V(s) to X[s·A + a, n] for draw n.
 
-    `weights` [1+I] weigh the signals h. Pairs without transitions are skipped. Return the number of draws.
+    `weights` [1+I] are the weights of the signals h. Pairs without transitions are skipped. Return the number of draws.
     """
     cells, indptr, width, _, h, A, _, _, _ = model
     steps = 0
@@ -282,10 +285,10 @@ def successors(key, model, weights, gamma, V, X):
 
 @kernel
 def log_wealth(z, bets, total):
-    """Add the log wealth Σ_n log(1 + bets_j z_n) of each bet j to total[j]; z are the outcomes that the bets are on.
+    """Add the log wealth Σ_n log(1 + bets_j z_n) of each bet j to total[j]; z are the outcomes of the bets.
 
-    One logarithm is taken for 32 factors, whose product cannot overflow. At most 1024 logarithms are added in a row,
-    since the rounding error of long sums grows with their length.
+    One logarithm is taken for every 32 factors, whose product cannot overflow. At most 1024 logarithms are added to one
+    sum, since the rounding error of a sum grows with its length.
     """
     for j in range(len(bets)):
         product, part, added = 1.0, 0.0, 0.0

@@ -1,11 +1,11 @@
-"""Compiled improvement of policies for long-run means: sweeps of the Bellman operator from the bias of a policy.
+"""Compiled improvement of policies for long-run means: sweeps of the Bellman operator, starting from a policy's bias.
 
     v(s) ← max_a h(s, a) − g(s) + Σ_s' P(s'|s, a) v(s')
 
-From the bias v of a policy with gain g, each update can only raise v, and v ≤ T v stays true, where T v is the
-right-hand side. So the actions of the last updates form a policy whose gain is at least g. Sweeps update v in place and
-alternate between forward and backward order. So an improvement at one state reaches the whole model, whereas a step of
-policy iteration reaches the neighbours of that state only.
+Let v be the bias of a policy with gain g, and T v the right-hand side. Then v ≤ T v, each update can only raise v, and
+v ≤ T v stays true. So the actions of the last updates form a policy whose gain is at least g. Sweeps update v in place
+and alternate between forward and backward order, so an improvement at one state reaches the whole model. A step of
+policy iteration would reach only the neighbours of that state.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ U = np.uint64
 def gain_sweeps(indptr, indices, data, h, gain, v, act, over, least, sweeps):
     """Improve the policy act [S] in place by at most `sweeps` sweeps, from its bias v [S] and its gain [S].
 
-    Write max_a h + P v − v − gain, computed before the sweeps, to `over` [S]. A state-action pair without transitions
-    is not available. An action is replaced only if the improvement is more than rounding: larger than `least` times the
-    size of the numbers involved. Return whether an action has changed.
+    Write max_a h + P v − v − gain, computed before the sweeps, to `over` [S]. State-action pairs without transitions
+    are not available. An action is replaced only if the improvement cannot be rounding: it must exceed `least` times
+    the size of the numbers involved. Return whether an action has changed.
     """
     S = len(v)
     A = len(h) // S
@@ -47,7 +47,7 @@ def gain_sweeps(indptr, indices, data, h, gain, v, act, over, least, sweeps):
                         total += data[i] * w[U(indices[i])]
                 q = h[row] - gain[s] + total
                 whole = max(whole, q + own * w[s])
-                q = q / (1.0 - own) if own < 1.0 - 1e-9 else q + own * w[s]  # the sum until the state is left
+                q = q / (1.0 - own) if own < 1.0 - 1e-9 else q + own * w[s]  # summed until the state is left
                 if q > best:
                     best, choice = q, a
             if sweep == 0:

@@ -1,8 +1,8 @@
 """Compiled sparse kernels: linear solves (I − γM) x = y for a stochastic M, greedy sweeps, policy iteration.
 
-The main solver is BiCGStab (van der Vorst 1992): on slow-mixing models plain sweeps take twenty times longer, and on
-random graphs a sparse LU needs too much memory. If BiCGStab breaks down or stalls, Gauss–Seidel takes over, which
-always converges.
+The main solver is BiCGStab (van der Vorst 1992). On slow-mixing models, plain sweeps take twenty times longer; on
+random graphs, a sparse LU needs too much memory. If BiCGStab breaks down or stalls, Gauss–Seidel is used, which always
+converges.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ U = np.uint64
 def row_dot(indices, data, first, end, x):
     """Return Σ data[i] x[indices[i]] over first ≤ i < end.
 
-    Four sums run in parallel, since each addition waits for the one before it. Indices are unsigned, since numba checks
-    signed ones for negative values. Together this is twice as fast.
+    Four sums are computed in parallel, since each addition has to wait for the previous one of the same sum. Indices
+    are unsigned, since numba checks signed ones for negative values. Together this is twice as fast.
     """
     i, stop = U(first), U(end)
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -78,7 +78,7 @@ def _largest(x):
     return most
 
 
-@kernel(error_model="numpy")  # a breakdown divides by 0, and is recognised by what comes out
+@kernel(error_model="numpy")  # a breakdown divides by 0; it is detected by values that are not finite
 def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
     """Solve (I − γM) x = y, starting from the given x, until max|residual| ≤ tol; return the residual.
 
@@ -114,7 +114,7 @@ def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
             worst = max(worst, abs(r[i]))
         if omega == 0.0:
             break
-    _apply(indptr, indices, data, gamma, x, v)  # the true residual: the recursion's own drifts
+    _apply(indptr, indices, data, gamma, x, v)  # compute the true residual: that of the recursion drifts
     worst = 0.0
     for i in range(n):
         worst = max(worst, abs(y[i] - v[i]))
@@ -151,7 +151,7 @@ def sweep(indptr, indices, data, h, gamma, V, act):
     """Set `act` [S] to the greedy policy of V; return the largest and the smallest entry of TV − V.
 
     T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s'), with P [S·A, S] as CSR (indptr,
-    indices, data). An action in `act` that is as good as the best one stays.
+    indices, data). If the present action in `act` is as good as the best one, it is kept.
     """
     S = len(V)
     A = len(h) // S
@@ -215,10 +215,10 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 
 @kernel
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
-    """Improve V and the policy `act` until TV − V varies by at most tol over states, or no longer shrinks.
+    """Improve V and the policy `act` until max(TV − V) − min(TV − V) is at most tol, or no longer shrinks.
 
     T is the Bellman operator. Return max(TV − V). The arguments are those of `sweep`. Each policy is evaluated up to a
-    residual of a thousandth of the present variation: early policies need no more.
+    residual of a thousandth of the present difference; for early policies this is accurate enough.
     """
     S = len(V)
     A = len(h) // S

@@ -1,4 +1,4 @@
-"""Compiled bounds on sums along the paths of a finite model whose transitions only lead to later states."""
+"""Compiled bounds on sums along the paths of a finite model whose transitions lead only to later states."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def largest_sum(indptr, indices, starts, taken, first, later, stop, ratio, end, 
         x_0 + Σ_{0<t<T} ratio^t y_t + ratio^T stop(s_T),    x_t = first[s_t, a_t],    y_t = later[s_t, a_t],    T ≥ 1
 
     Paths start in one of `starts` and end after any number T of steps. Transitions (`indptr`, `indices` of the pairs
-    s·A + a) lead to states with a larger index, except from absorbing states. Pairs with `taken` [S, A] false are not
-    used. `end` is an upper bound of the sum that follows from any absorbing state on. M [S] is overwritten with the
-    largest sum that follows from each state on.
+    s·A + a) lead to states with a larger index, except from absorbing states. Pairs for which `taken` [S, A] is false
+    are not used. `end` is an upper bound of the sum from an absorbing state on. M [S] is overwritten with the largest
+    sum from each state on.
     """
     S, A = taken.shape
     for s in range(S - 1, -1, -1):

@@ -1,6 +1,6 @@
 """Compiled stochastic regressions that estimate the update direction ω of the policy parameters θ:
 
-    minimise over x   E (score·x − y)²        for all columns of the targets y at once
+    minimise over x   E (score·x − y)²        for all columns y of the targets at once
 
 A score is the gradient of log π(a|s) with respect to θ; the scores are the rows of an array [N, d].
 """
@@ -12,7 +12,7 @@ import numpy as np
 from clearance.core.compiled.compilation import kernel
 
 
-# Sums may be taken in any order: four at a time.
+# These options let the compiler reorder sums, so that it can compute four at a time.
 @kernel(fastmath={"reassoc", "contract"})
 def weighted(score, y, sigma, cap):
     """Return the weighted mean Σ 2(n+1) x_n / (N(N+1)) of the SGD iterates x ← x − α_n (score_n·x − y_n) score_n.
@@ -61,20 +61,20 @@ def accelerated(score, y, a, beta, xi, delta):
     return mean / late
 
 
-# The same for tabular softmax, whose score at (s, a) is e_a − π(·|s) in the block of s and 0 elsewhere.
+# The same regressions for tabular softmax, whose score at (s, a) is e_a − π(·|s) in the block of s and 0 elsewhere.
 
 
 @kernel
 def weighted_table(pair, pi, y, sigma, cap):
     """Return the result of `weighted`, with the same `sigma` and `cap`, for a tabular softmax policy π [S, A].
 
-    `pair` [N] holds the sampled pairs s·A + a. Each sample takes only A operations: an entry of the mean is updated
-    only when the same entry of the iterate x changes.
+    `pair` [N] holds the sampled pairs s·A + a. Each sample takes only A operations, because an entry of the mean is
+    updated only when the same entry of the iterate x changes.
     """
     N, H, A = len(pair), y.shape[1], pi.shape[1]
     d = pi.size
     x, mean, since = np.zeros((H, d)), np.zeros((H, d)), np.zeros(d)
-    total = 0.0  # Σ weights so far: the entry i has been counted up to since[i]
+    total = 0.0  # the sum of the weights so far; entry i of the mean is up to date until the sum since[i]
     for n in range(N):
         s, a = pair[n] // A, pair[n] % A
         alpha = min(2.0 / (sigma * (n + 1)), cap)

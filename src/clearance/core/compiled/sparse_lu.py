@@ -1,8 +1,8 @@
 """Sparse LU of I − γM for models with local structure, in the order found by `dissection`.
 
-M [S, S] is the transition matrix of a policy. The positions of the entries are known. So for each policy only the
-values of the entries are computed, and only in the rows that a change of the policy affects. I − γM is diagonally
-dominant in each row, so elimination in any order needs no pivots (Higham 2002, section 9.5).
+M [S, S] is the transition matrix of a policy. The positions of the factors' entries are known in advance. So for each
+policy only the values of the entries are computed, and only in the rows that a change of the policy affects. I − γM is
+diagonally dominant in each row, so elimination needs no pivoting in any order (Higham 2002, section 9.5).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clearance.core.arrays import Array
 from clearance.core.compiled.compilation import kernel
 from clearance.core.compiled.dissection import Elimination
 
-U = np.uint64  # signed indices are asked whether they count from the end
+U = np.uint64  # for unsigned indices, numba does not check whether they count from the end
 
 
 @kernel
@@ -23,9 +23,9 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
     """Factorise L U = I − γM in the given order of states; row s of M is row s·A + act[s] of the model.
 
     The model is CSR (indptr, indices, data); order, place, uptr .. parent are the arrays of an `Elimination`. The
-    entries are written to L and Uv, and the inverse diagonal of U to D. Only the rows marked in `dirty` [S] are
-    computed, together with the rows that depend on them: their ancestors in the elimination tree. The function marks
-    these as dirty too.
+    entries are written to L and Uv, and the inverse diagonal of U to D. Only the rows that are marked in `dirty` [S]
+    are computed, and the rows that depend on them, which are their ancestors in the elimination tree. The function
+    marks these rows as dirty too.
     """
     S = len(order)
     w, twin = np.zeros(S), np.zeros(S, np.bool_)
@@ -46,7 +46,7 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
             first, stop = U(uptr[k]), U(uptr[k + 1])
             L[j] = w[k] * D[k]
             w[k] = 0.0
-            if twin[k] and j + 1 < end:  # row k + 1 has the places of row k: both in one pass
+            if twin[k] and j + 1 < end:  # row k + 1 has its entries in the same columns as row k: do both in one pass
                 one, ahead = L[j], stop - first - U(1)
                 two = (w[k + 1] - one * Uv[first]) * D[k + 1]
                 L[j + 1], w[k + 1] = two, 0.0
@@ -66,7 +66,7 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
 
 @kernel
 def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """Solve L U x = y, and write the solution to x [S, n]. Four columns at a time are solved in parallel.
+    """Solve L U x = y, and write the solution to x [S, n]. The columns are solved in groups of four.
 
     The other arguments are the arrays of an `Elimination` and the results L, Uv, D of `factorise`.
     """
@@ -112,8 +112,8 @@ def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 class Factor:
     """The LU factors of I − γM, which are updated when rows of M change.
 
-    M [S, S] is the transition matrix of a deterministic policy, or any other matrix whose entries are at positions that
-    `places`, an `Elimination`, contains.
+    M [S, S] is the transition matrix of a deterministic policy, or any other matrix that has entries only at positions
+    that the `Elimination` `places` contains.
     """
 
     def __init__(self, places: Elimination, gamma: float) -> None:
@@ -124,8 +124,8 @@ class Factor:
     def update(self, M: sparse.csr_array, A: int = 1, act: NDArray[np.int64] | None = None) -> Factor:
         """Compute the factors for another policy `act` [S] in a model with transitions M [S·A, S]; return this object.
 
-        Only rows whose action changed, and rows that depend on them, are computed again. Without `act`, M is a matrix
-        [S, S], and all rows are computed.
+        Only the rows whose action changed, and the rows that depend on them, are computed again. Without `act`, M is a
+        matrix [S, S], and all rows are computed.
         """
         p = self.places
         dirty = np.ones(len(p.order), bool)
@@ -134,7 +134,7 @@ class Factor:
         elif self.act is not None:
             dirty = (act != self.act)[p.order]
         self.act = act.copy()
-        for part in (M.data, M.indices, M.indptr):  # as those of a model: one compiled version serves both
+        for part in (M.data, M.indices, M.indptr):  # read-only like those of a model: one compiled version for both
             part.flags.writeable = False
         where = p.order, p.place, p.uptr, p.uidx, p.lptr, p.lidx, p.parent
         factorise(M.indptr, M.indices, M.data, A, act, self.gamma, *where, dirty, *self.numbers)

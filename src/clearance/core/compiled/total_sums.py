@@ -11,11 +11,11 @@ from clearance.core.compiled.episodes import _action, _pick, _slot
 
 @kernel
 def largest_sums(source, target, gain, M):
-    """Raise M [S] to the largest sum of `gain` along any path from each state to its end, and return nothing.
+    """Raise M [S] to the largest sum of `gain` along any path from each state to its end; return nothing.
 
-    The possible steps are source[k] → target[k] with `gain`[k]. At first M is 0 where a path may end and −∞ elsewhere.
-    No cycle has a step with a gain other than 0, so repeated sweeps end. They are few if the steps whose paths are the
-    shortest come first.
+    The possible steps are source[k] → target[k] with gain[k]. Before the call, M is 0 where a path may end and −∞
+    elsewhere. On cycles all gains are 0, so the repeated sweeps end. Few sweeps are needed if the steps near the ends
+    of the paths come first.
     """
     changed = True
     while changed:
@@ -29,13 +29,13 @@ def largest_sums(source, target, gain, M):
 
 @kernel
 def sums(key, begin, model, rest, paid, over, going, pols, choice, longest, X, component, hits, starts):
-    """Draw the episodes begin .. begin + N − 1 of a mixture until they end; write their sums to X [N, 1+I].
+    """Draw N episodes of a mixture, from number `begin` on, until they end; write their sums to X [N, 1+I].
 
-    A step from s by a to s' pays rest[s·A + a, j], and paid[s', j] too unless over[s, j]. An episode of the policy m
-    ends in the states where going[m, s] is false. `pols` [M, S·A] are the packed policies, and `choice` the alias cells
-    of their weights; `component` [N] gets the policy of each episode. Transitions are counted in `hits` [2·cells], and
-    start states in `starts`, unless `hits` is empty. Return (steps made, episode): the first episode that had not ended
-    after `longest` steps, or −1.
+    A step from s by a to s' adds rest[s·A + a, j] to sum j and, unless over[s, j], also paid[s', j]. An episode of the
+    policy m ends in the states where going[m, s] is false. `pols` [M, S·A] are the packed policies, and `choice` the
+    alias cells of their weights. The index of the policy of each episode is written to `component` [N]. Unless `hits`
+    is empty, transitions are counted in `hits` [2·cells] and start states in `starts`. Return (number of steps,
+    episode): the first episode that had not ended after `longest` steps, or −1.
     """
     cells, indptr, width, origin, _, A, _, _, _ = model
     N, H = X.shape

@@ -1,6 +1,6 @@
 """Compiled walks on a finite model for Algorithm 2.
 
-Many walks advance together (`LANES`), which hides the memory's latency on large models. Each walk has its own stream
+`LANES` walks advance together, which hides the memory's latency on large models. Each walk has its own random stream
 (`alias_tables`), so results do not depend on how the walks are interleaved.
 """
 
@@ -33,7 +33,7 @@ from clearance.core.compiled.compilation import kernel, piece
 
 LANES = 64
 FROM_RHO, FROM_PAIR, COIN = range(3)
-READY = -1  # the tick of a policy all of whose rows are made
+READY = -1  # the tick of a policy whose rows are all computed
 
 
 class Rows(NamedTuple):
@@ -111,14 +111,15 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
     """Run the geometric rollouts n = 0..N−1 on the random streams fold(key, n); return the number of environment steps.
 
     tick      the index of the iteration, or READY (see `Rows`)
-    start[n]  −1: from ρ;  −2−s: from state s with a new action;  s·A + a: from that state-action pair
-    sums      [N, 1+I] becomes the sum of the signals over each walk
-    last      [N] becomes the pair s·A + a of the last step, a draw of the occupancy d_ρ^π if the walk starts from ρ
-    lanes     scratch arrays from `workspace`
+    start[n]  −1: start from ρ;  −2−s: from state s with a new action;  s·A + a: from that state-action pair
+    sums      [N, 1+I], set to the sums of the signals over each walk
+    last      [N], set to the pair s·A + a of the last step. If the walk starts from ρ, this is a draw from the
+              occupancy d_ρ^π
+    lanes     scratch arrays that `workspace` returns
 
     Lanes are walks that advance together. All lanes go through one phase of a step before the next phase begins, so
-    their memory accesses overlap. Arrays are unpacked first: a call that passes arrays would count references in the
-    innermost loop, which costs ten times as much as the step itself.
+    their memory accesses overlap. Arrays are unpacked first, because a call that passes arrays would count references
+    in the innermost loop, which takes ten times as long as the step itself.
     """
     lane_n, lane_at, lane_left, lane_x, lane_cell, lane_coin, lane_sum, scratch = lanes
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
@@ -152,7 +153,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 i = below(word, A)
                 packed = pol[s * A + i]
                 lane_at[lane] = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & mask))
-        if H == 2:  # one constraint, the common case: worth a loop of its own
+        if H == 2:  # one constraint: this common case has its own, faster loop
             for lane in range(active):
                 row = U(lane_at[lane])
                 lane_sum[lane, 0] += h[row, 0]
@@ -162,7 +163,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 for i in range(H):
                     lane_sum[lane, i] += h[U(lane_at[lane]), i]
         lane = 0
-        while lane < active:  # a walk that is over leaves its lane to the last one
+        while lane < active:  # when a walk has ended, the last lane moves to its place
             lane_left[lane] -= 1
             if lane_left[lane] == 0:
                 last[lane_n[lane]] = lane_at[lane]
@@ -176,7 +177,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 lane += 1
         drawn, uneven = active, False
         if width > 0:
-            for lane in range(active):  # where to look for the next state
+            for lane in range(active):  # the cell that holds the next state
                 x = lane_x[lane] + G
                 word = mix(x)
                 uneven |= may_be_uneven(word, width)
@@ -193,7 +194,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
             look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width)
         for lane in range(
             active
-        ):  # the next state; chosen by bits, since a branch would be guessed wrong half the time
+        ):  # the next state, selected by bit operations: half of all branches would be mispredicted
             cell = U(lane_cell[lane])
             own, other = np.int64(cells[cell, 1]), np.int64(cells[cell, 2])
             lane_at[lane] = other ^ ((own ^ other) & -np.int64(lane_coin[lane] < U(cells[cell, 0])))
@@ -204,7 +205,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                     softmax_row(rows, A, s, scratch)
                     stamp[s] = tick
         uneven = False
-        for lane in range(active):  # where to look for its action
+        for lane in range(active):  # the cell that holds the next action
             x = lane_x[lane] + G
             word = mix(x)
             uneven |= may_be_uneven(word, A)
@@ -231,13 +232,13 @@ def workspace(width: int, signals: int, lanes: int = LANES):
     return n, at, left, x, cell, coin, np.empty((lanes, signals)), alias_scratch(width)
 
 
-@kernel(inline="always")  # as one function the two compile in half the time
+@kernel(inline="always")  # inlined into its caller: together they compile in half the time
 def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
     """Draw one batch of Algorithm 2, and return the number of environment steps.
 
-    The first group of 2N walks starts from ρ. For N of these walks, the last pair is written to `pair` [N]: a draw from
+    The first group of 2N walks starts from ρ. For N of them, the last pair is written to `pair` [N]; it is a draw from
     the occupancy d_ρ^π. The other N walks estimate J in J[N:], where J is [2N, 1+I]. The second group starts from the
-    drawn pairs: its sums are Q̂ in QV[:N] and V̂ in QV[N:]. Without `resets`, V̂ is 0 and Q̂ is ±2 Σ h. In both cases
+    drawn pairs; its sums are Q̂ in QV[:N] and V̂ in QV[N:]. Without `resets`, V̂ is 0 and Q̂ is ±2 Σ h. In both cases
     the advantage is Â = Q̂ − V̂. `start` and `last` are scratch arrays [2N]; `tick` and `lanes` are those of `walks`.
     """
     N, per_A = len(pair), 1.0 / model.A

@@ -2,8 +2,8 @@
 
 (s, a) ~ d_ρ^π        the last pair of a walk from ρ that stops with probability 1−γ before each further step
 Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s with a new action;   T ~ Geo(1−γ) on {1, 2, …}
-Â = Q̂ − V̂              `resets=True`: the simulator can be reset to s (Bai et al. 2023, Alg. 2)
-Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk continues from (s, a), which gives +, or
+Â = Q̂ − V̂              with `resets=True`: the simulator can be reset to s (Bai et al. 2023, Alg. 2)
+Â = ±2 Σ_{t<T} h       with `resets=False`: a fair coin decides if the walk continues from (s, a), which gives +, or
                        takes a new action at s, which gives −. This is unbiased too, without a reset to s.
 Ĵ                      the mean of Σ_{t<T} h over walks from ρ
 """
@@ -37,7 +37,8 @@ from clearance.learning.trace import Trace
 class Table(FiniteSampler):
     """The sampler that runs Algorithm 2 on a finite model.
 
-    With `resets`, walks are reset to a chosen state; without, a fair coin replaces the reset (see the module's head).
+    With `resets`, the simulator can be reset to a chosen state. Without, a fair coin replaces the reset, as the
+    docstring of the module explains.
     """
 
     cmdp: CMDP
@@ -59,8 +60,8 @@ class Table(FiniteSampler):
     ) -> tuple[Draws, Array, Any, int]:
         """Return (N draws, Ĵ [1+I], the unchanged `memory`, environment steps) for the policy with parameters θ.
 
-        The draws serve the update direction (Algorithm 1, lines 3–7), Ĵ the dual step (lines 11–15). With `extra` [S,
-        A], the draws also have advantages of this signal.
+        The draws are for the update direction (Algorithm 1, lines 3–7), and Ĵ is for the dual step (lines 11–15). With
+        `extra` [S, A], a signal that is not in the model, the draws also have advantages of this signal.
         """
         tables = add_signal(self.tables, extra)
         H, A = tables.h.shape[1], self.cmdp.A
@@ -79,10 +80,10 @@ class Table(FiniteSampler):
         )
 
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:
-        """Run n iterations of Algorithm 1 with its own SGD in one compiled call; return the new state and the trace.
+        """Run n iterations of Algorithm 1 with SGD in one compiled call; return (the new state, the trace).
 
-        Return None if `method` is any other method. The call uses the same streams, walks and updates as `CNPGPD.step`;
-        tests compare the two.
+        Return None if `method` is not `CNPGPD` or `NPGPD`, or its direction is not `SGD`. The call uses the same random
+        streams, walks and updates as `CNPGPD.step`, and tests compare the results of the two.
         """
         if type(method) not in (CNPGPD, NPGPD) or not isinstance(
             method.direction, SGD
@@ -109,7 +110,7 @@ def add_signal(tables: Tables, extra: Array | None) -> Tables:
 def alias_tables(cmdp: CMDP) -> Tables:
     """Return the alias tables of a model in the form that the compiled code reads; they are computed once per model."""
     made_of = cmdp.P, cmdp.h, cmdp.rho, cmdp.gamma
-    found = cmdp.__dict__.get("_tables")  # `replace` copies them to a model that may differ in any of these
+    found = cmdp.__dict__.get("_tables")  # `replace` copies the tables to models in which P, h, ρ or γ may differ
     if found is None or not all(x is y or (np.ndim(x) == 0 and x == y) for x, y in zip(found[0], made_of, strict=True)):
         found = made_of, _tables(cmdp)
         cmdp.__dict__["_tables"] = found
@@ -117,7 +118,10 @@ def alias_tables(cmdp: CMDP) -> Tables:
 
 
 def transition_error(cmdp: CMDP) -> float:
-    """Return a bound on the total variation distance between P as stored and P as drawn; computed once per model."""
+    """Return a bound on the total variation distance between a row of P and the distribution that is drawn from.
+
+    The two differ by rounding. The bound holds for all rows and is computed once per model.
+    """
     found = cmdp.__dict__.get("_transition_error")
     if found is None or found[0] is not cmdp.P:
         sums = np.asarray(cmdp.rows.sum(axis=1)).ravel()[cmdp.available.ravel()]

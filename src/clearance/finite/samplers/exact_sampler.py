@@ -27,8 +27,8 @@ class Exact(FiniteSampler):
     ) -> tuple[Draws, Array, Any, int]:
         """Return (all S·A pairs as weighted draws, exact J [1+I], the unchanged `memory`, 0 environment steps).
 
-        The policy has the parameters θ; `key` and `N` are not used. With `extra` [S, A], the draws also have advantages
-        of this signal.
+        The policy has the parameters θ; `key` and `N` are not used. With `extra` [S, A], a signal that is not in the
+        model, the draws also have advantages of this signal.
         """
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
         at = evaluate(append_signal(self.cmdp, extra), self.policy.pi(theta))
@@ -38,9 +38,9 @@ class Exact(FiniteSampler):
 
 
 def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
-    """Return the model with one more signal `extra` [S, A], as a constraint that is never enforced.
+    """Return the model with one more signal `extra` [S, A]; unchanged if `extra` is None.
 
-    Return the model unchanged if `extra` is None.
+    The signal is added as a constraint, but no function enforces this constraint.
     """
     if extra is None:
         return cmdp

@@ -2,11 +2,12 @@
 
     X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = γ^power
 
-E X = J for any table V̂: zero, or a critic's values as control variate, with which only the noise of the transitions
-remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. A larger power makes episodes
-shorter and the interval longer; for V̂ = V the variance per step is smallest as the power nears 1. Bounds of the
-signals h are declared. A value outside them is an error that names the episode and the step, since no certificate would
-hold then.
+E X = J for any table V̂. V̂ is zero, or holds a critic's values as control variate; if they are exact, only the noise
+of the transitions remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. A larger
+power makes episodes shorter and the interval longer; for V̂ = V the variance per step is smallest near power 1.
+
+Bounds of the signals h are declared. A value outside them raises an error that names the episode and the step, since no
+certificate would hold then.
 
 Random bits, weights and sums have finite precision, so E X = J holds up to `bias`, which certificates account for.
 """
@@ -36,12 +37,14 @@ from clearance.finite.samplers.path_ranges import Paths, forward_paths, path_ran
 from clearance.finite.samplers.transition_counts import TransitionCounts
 
 NOT_COUNTED = TransitionCounts(np.zeros(0, np.uint32), np.zeros(0))
-LONGEST = 2.0**40  # 1/(1 − γ) beyond which no episode ever ends
+LONGEST = 2.0**40  # the largest 1/(1 − γ); with larger values episodes would practically never end
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureEpisodes:
-    """Episodes of a mixture on a finite model used only as a simulator; the module's head defines the estimate X.
+    """Episodes of a mixture on a finite model that is used only as a simulator. They give the estimate X of J.
+
+    The docstring of the module defines X.
 
     base      the control variate V̂ [S, 1+I], or one for each component [M, S, 1+I]; None for zero
     declared  bounds (low, high) of the signals, each [1+I]; by default the model's own extremes
@@ -116,7 +119,7 @@ class MixtureEpisodes:
 
     @property
     def _step_bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of h(s, a) − (1−q) V̂(s), each [1+I]: a signal minus a share of the control variate V̂.
+        """The bounds (low, high), each [1+I], of h(s, a) − (1−q) V̂(s), where V̂ is the control variate.
 
         q is the probability that an episode continues. If bounds of h were declared, the result holds for all h within
         them. Otherwise it holds for all pairs (s, a) that some component of the mixture can take.
@@ -155,10 +158,11 @@ class MixtureEpisodes:
 
     @property
     def bias(self) -> Array:
-        """A bound [1+I] on |E X − J|, the bias of the estimate X that finite precision causes.
+        """A bound [1+I] on |E X − J|: finite precision makes the estimate X slightly biased.
 
-        It adds up three errors. States and actions are drawn with slightly wrong probabilities, which changes the mean
-        of all later signals. The lengths of episodes and the weights (γ/q)^t are rounded. The sum X is rounded.
+        The bound is the sum of three errors. First, states and actions are drawn with slightly wrong probabilities,
+        which changes the mean of all later signals. Second, the lengths of episodes and the weights (γ/q)^t are
+        rounded. Third, the sum X is rounded.
         """
         cmdp, mixture, rest = self.cmdp, self.mixture, 1 - self.cmdp.gamma
         first = draw_error(cmdp.rho.sum(), cmdp.S) + draw_error(mixture.weights.sum(), mixture.M)
@@ -175,7 +179,7 @@ class MixtureEpisodes:
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
-        """The mask [S·A] of pairs whose signals all lie within the declared bounds."""
+        """The mask [S·A] of pairs (s, a) at which every signal lies within its declared bounds."""
         low, high = self.signal_bounds
         h = self.cmdp.h.reshape(len(low), -1)
         return np.all((h >= low[:, None]) & (h <= high[:, None]), axis=0)
@@ -224,15 +228,15 @@ class MixtureEpisodes:
 
 
 def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Array | float) -> Array:
-    """Return the control variate V [S, 1+I], lowered in some states so that the lower bound of the estimate X rises.
+    """Return the control variate V [S, 1+I], lowered in some states to raise the lower bound of the estimate X.
 
     X stays unbiased, as it is for any control variate. Episodes continue with probability q = γ^power.
 
     lowest  the smallest signals [S, 1+I] that the policy can get in each state
-    share   the share, 0 to 1, of the possible gain that is taken [1+I]
+    share   how much of the possible rise of the bound to realise, from 0 (none) to 1 (all) [1+I]
 
-    V is lowered in states where lowest − (1−q) V is small, since these states determine the lower bound of X. If they
-    are visited often, the variance of X grows; a smaller `share` avoids this.
+    V is lowered in states where lowest − (1−q) V is small, since these states determine the lower bound of X. If runs
+    visit them often, the variance of X grows; a smaller `share` limits this growth.
     """
     q = gamma**power
     many = (gamma / q) / (1 - gamma / q)
@@ -244,10 +248,10 @@ def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Ar
 
 @dataclass(frozen=True, eq=False)
 class RuleEpisodes:
-    """Episodes of a rule `act`: a function from states to actions that may have a memory or draw random numbers.
+    """Episodes of a rule `act`, a function from states to actions that may have a memory or draw random numbers.
 
-    The rule is called once per step, and its method `reset`, if it has one, at the start of every episode. `declared`
-    are bounds (low, high) of the signals, each [1+I].
+    The rule is called once per step. If it has a method `reset`, that is called at the start of every episode.
+    `declared` are bounds (low, high) of the signals, each [1+I].
     """
 
     cmdp: CMDP

@@ -1,4 +1,4 @@
-"""The base class of samplers of finite models, which can compute the exact values of every policy."""
+"""The base class of samplers of finite models. Such samplers can compute the exact values of every policy."""
 
 from __future__ import annotations
 

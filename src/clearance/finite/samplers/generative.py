@@ -20,9 +20,9 @@ from clearance.learning.draws import Draws
 
 @dataclass(frozen=True, eq=False)
 class Generative(FiniteSampler):
-    """The sampler of the method `ModelBased`: it draws samples of every pair (s, a); ρ is known, as in the paper.
+    """The sampler of the method `ModelBased`: it draws next states of every pair (s, a). As in the paper, ρ is known.
 
-    With exact=True no samples are drawn, and the empirical model is the true model.
+    With exact=True, no samples are drawn, and the true model is used in place of the empirical one.
     """
 
     cmdp: CMDP
@@ -30,11 +30,11 @@ class Generative(FiniteSampler):
     exact: bool = False
 
     def begin(self) -> Array:
-        """Return an empty table of counts n(s, a, s'), with rows (s·A + a, s', n)."""
+        """Return an empty table of the counts n(s, a, s'); each of its rows is (s·A + a, s', n)."""
         return np.zeros((0, 3))
 
     def collect(self, key: np.uint64, memory: Array, N: int) -> tuple[Array, int]:
-        """Draw N next states of every pair; return their counts appended to `memory`, and the number of samples."""
+        """Draw N next states of every pair; return (`memory` with their counts appended, the number of samples)."""
         if self.exact:
             return memory, 0
         pairs, found = np.flatnonzero(self.cmdp.available), [memory]
@@ -49,7 +49,7 @@ class Generative(FiniteSampler):
         """Return the empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a) from the counts n in `memory`."""
         if self.exact:
             return self.cmdp
-        kept = self.__dict__.get("_model")  # planning asks for the same model again and again
+        kept = self.__dict__.get("_model")  # planning asks for the same model many times
         if kept is None or kept[0] is not memory:
             kept = memory, self._empirical(memory)
             self.__dict__["_model"] = kept
@@ -68,10 +68,10 @@ class Generative(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Array, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Array, int]:
-        """Draw N more samples of every pair; return (exact draws, exact J, the new counts, the number of samples).
+        """Draw N more next states of every pair; return (exact draws, exact J, the new counts, the number of samples).
 
-        Draws and J are those of the empirical model, for the policy with parameters θ. With `extra` [S, A], the draws
-        also have advantages of this signal.
+        The draws and J are exact for the empirical model and the policy with parameters θ. With `extra` [S, A], a
+        signal that is not in the model, the draws also have advantages of this signal.
         """
         memory, steps = self.collect(key, memory, N)
         draws, J, _, _ = Exact(self.model(memory), self.policy).batch(key, None, theta, N, extra)

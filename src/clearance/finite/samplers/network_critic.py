@@ -1,10 +1,10 @@
-"""A sampler that trains a two-layer network f as critic of every signal, by semi-gradient TD, as in neural CRPO.
+"""A sampler that trains a two-layer network f as critic of each signal, by semi-gradient TD, as in neural CRPO.
 
-    y(s, a) = h(s, a) + γ mean of V(s') over the walks' visits,  V(s') = Σ_a' π(a'|s') f(s', a'; W) held fixed
-    W ← W − β Σ_{s,a} n(s, a)/n (f(s, a; W) − y(s, a)) ∂f/∂W                  `epochs` times in each batch
+    y(s, a) = h(s, a) + γ · mean of V(s') over the visits of (s, a),    V(s') = Σ_a' π(a'|s') f(s', a'; W), W held fixed
+    W ← W − β Σ_{s,a} n(s, a)/n (f(s, a; W) − y(s, a)) ∂f/∂W            `epochs` times in each batch
 
-n(s, a) are the visits of a pair, and n their sum. Values are learned in units of the largest |h|/(1−γ) of each signal,
-so that one step size β serves all.
+n(s, a) is the number of visits of a pair in the walks, and n the sum over all pairs. The values of each signal are
+learned in units of its largest |h|/(1−γ), so that one step size β suits all signals.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from clearance.learning.draws import Draws
 
 
 class Weights(NamedTuple):
-    """The state of the critic: the weights W of one network per signal, recent visits [S], and starts [S].
+    """The state of the critic: network weights W [1+I, m·D], recent visits [S], and counts of start states [S].
 
-    W is [1+I, m·D] for networks with m neurons and D inputs.
+    W holds the weights of one network for each signal, with m neurons and D inputs.
     """
 
     W: Array
@@ -40,11 +40,13 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkCritic(FiniteSampler):
-    """The sampler with a two-layer network as critic, for the method CRPO; it returns advantages at every (s, a).
+    """The sampler for the method CRPO with a two-layer network as critic; it returns advantages at every (s, a).
 
-    m        the number of neurons of the network; `inputs` [S, A, D] are its inputs, by default one-hot
-    beta     the step size β of the critic, which takes `epochs` gradient steps in each batch
-    explore  the share of the actions that is uniform
+    m        the number of neurons of the network
+    inputs   the inputs [S, A, D] of the network, by default one-hot
+    beta     the step size β of the critic
+    epochs   the number of gradient steps of the critic in each batch
+    explore  the share of the walks' actions that is drawn uniformly
     """
 
     cmdp: CMDP
@@ -61,7 +63,7 @@ class NetworkCritic(FiniteSampler):
 
     @cached_property
     def unit(self) -> Array:
-        """The largest possible |Q| of each signal [1+I]."""
+        """The largest |h|/(1−γ) [1+I], a bound on |Q| of each signal; 1 for a signal that is always 0."""
         size = np.abs(self.cmdp.h).max(axis=(1, 2)) / (1 - self.cmdp.gamma)
         return np.where(size > 0, size, 1.0)
 

@@ -1,8 +1,9 @@
-"""The range of an episode's estimate of J, from the paths that are possible.
+"""Compute the range of the estimate X of J over all possible paths of an episode.
 
-For models whose transitions only lead to later states, such as models with the time in their state, the largest and the
-smallest estimate follow by backward induction over the possible transitions. This range is often much shorter than the
-largest signal times the number of steps, because few paths can pay the largest cost in every step.
+The models must have transitions that lead only to later states, such as models with the time in their state. Then
+backward induction over the possible transitions gives the smallest and the largest X. This range is often much shorter
+than the bound by the largest signal times the number of steps, because few paths can have the largest signal in every
+step.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from clearance.finite.cmdp import CMDP
 
 
 class Paths(NamedTuple):
-    """The possible transitions of a model that only lead to later states, in CSR form, and its possible start states.
+    """The possible transitions (CSR) and start states of a model, all of whose transitions lead to later states.
 
-    absorbing  the states [n] that lead only to themselves
+    absorbing  the states [n] that lead only to themselves; they are the only exception
     """
 
     indptr: NDArray[np.int64]
@@ -33,9 +34,9 @@ class Paths(NamedTuple):
 
 @lru_cache(maxsize=4)
 def forward_paths(cmdp: CMDP) -> Paths | None:
-    """Return the possible transitions of a model if they only lead to later states; else None.
+    """Return the possible transitions of a model if they lead only to later states, else None.
 
-    A state may also be absorbing: then all its actions lead to itself.
+    States that lead only to themselves under all actions are allowed too.
     """
     P = sparse.csr_array(cmdp.rows, copy=True)
     P.eliminate_zeros()
@@ -57,8 +58,9 @@ def path_range(
 
         X = h_0 + Σ_{0<t<T} ratio^t (h_t − (1−q) V(s_t)) + q ratio^T V(s_T),    T ≥ 1
 
-    taken  the pairs [S, A] that the policy can take;  h: the signals [1+I, S, A];  V: the control variate [S, 1+I]
-    full   the sum Σ_t ratio^t over all t ≥ 0, or more
+    taken  a mask of the pairs [S, A] that the policy can take;  h: the signals [1+I, S, A];  V: the control variate
+           [S, 1+I]
+    full   an upper bound of the sum Σ_t ratio^t over all t ≥ 0
     """
     ends, M = [], np.zeros(len(taken))
     for sign in (-1.0, 1.0):

@@ -1,9 +1,10 @@
-"""Split signals into what a step pays and what entering a state pays, so that sums until absorption have a known range.
+"""Split signals into a part for the step and a part for entering the next state, so that sums have a known range.
 
-    h(s, a) = rest(s, a) + Σ_t P(t|s, a) paid(t)         for states s from which the signal can still be paid
+    h(s, a) = rest(s, a) + Σ_t P(t|s, a) paid(t)         for states s from which the signal can still be nonzero
 
-A signal such as "the goal is reached in the next step" is stored as a probability, and a run may pass by the goal any
-number of times. As a payment on entering the goal it is paid once.
+The sums are those until absorption. A signal such as "the next step reaches the goal" is stored as a probability, and a
+run may collect such probabilities any number of times before it reaches the goal. If the signal is instead collected on
+entering the goal (`paid`), a run collects it only once, so the range of the sum is finite.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from clearance.core.compiled import total_sums
 from clearance.finite.cmdp import CMDP
 from clearance.finite.support_graph import Labels, Mask, components, pair_graph, spread
 
-EXACT = 2.0**-40  # relative error of a payment that counts as rounding; `Payments.error` accounts for it
-MOST = 4_000_000  # entries of a least-squares problem for payments
+EXACT = 2.0**-40  # relative errors of `paid` up to this size count as rounding; `Payments.error` accounts for them
+MOST = 4_000_000  # the largest number of entries of the least-squares problem for `paid`
 
 
 class Payments(NamedTuple):
-    """What one step pays: rest(s, a) and, unless the signal was over in s, paid(s') for the next state s'.
+    """The two parts of the signals: one step adds rest(s, a), and also paid(s') unless the signal was over in s.
+
+    s' is the next state. Both parts have one column for each signal.
 
     rest   [S·A, 1+I];   paid: [S, 1+I], 0 in states where the signal is not over
-    over   [S, 1+I]: no path from the state pays the signal any more
+    over   mask [S, 1+I]: on no path from the state is the signal ever nonzero again
     error  a bound [1+I] on the error of J from the rounding of `paid`
     """
 
@@ -40,7 +43,7 @@ class Payments(NamedTuple):
 
 @lru_cache(maxsize=4)
 def payments_of(cmdp: CMDP) -> Payments:
-    """Return the payments of a model. Signals that no cycle of the model can pay stay as they are."""
+    """Return the two parts of a model's signals. A signal that is 0 on all cycles of the model is not split."""
     pair, s, s_next = pair_graph(cmdp)
     label = components(s, s_next, cmdp.S)[1]
     circling = np.zeros(cmdp.S * cmdp.A, bool)
@@ -61,7 +64,7 @@ def payments_of(cmdp: CMDP) -> Payments:
 def _paid_on_entering(cmdp: CMDP, h: Array, over: Mask) -> Array | None:
     """Return u [S] with h(s, a) = Σ_t P(t|s, a) u(t), where u is 0 outside of the states `over` [S]; None if none fits.
 
-    First u is taken to be the same number in all states that pay, as for the probability of reaching them.
+    The first attempt uses one number for all states in which u is not 0, as fits the probability of reaching them.
     """
     P: Any = sparse.csr_array(cmdp.rows)
     total = np.asarray(P.sum(axis=1)).ravel()
@@ -86,9 +89,10 @@ def _paid_on_entering(cmdp: CMDP, h: Array, over: Mask) -> Array | None:
 
 
 def sum_range(cmdp: CMDP, payments: Payments, taken: Mask) -> tuple[Array, Array, Array]:
-    """Return (low, high, size), each [1+I]: the range of an episode's sum, and the largest Σ |payments| of one episode.
+    """Return (low, high, size), each [1+I]: the range of an episode's sum, and the largest Σ |rest + paid|.
 
-    `taken` [S, A] are the pairs that the policy can take. The range is infinite if a cycle of such pairs pays.
+    `taken` [S, A] is a mask of the pairs that the policy can take. The range is infinite if the signal is not 0 on some
+    cycle of these pairs.
     """
     pair, s, s_next = pair_graph(cmdp)
     used = taken.ravel()[pair]
@@ -117,9 +121,10 @@ def _largest(s: Labels, s_next: Labels, gain: Array, ends: Mask) -> Array:
 
 
 def silent(cmdp: CMDP, payments: Payments, taken: Mask) -> Mask:
-    """Return a mask of the states [S] from which no path of pairs in `taken` [S, A] pays anything: episodes end there.
+    """Return a mask of the states [S] from which all signals stay 0 on every path of pairs in `taken` [S, A].
 
-    A policy that takes all of these pairs gets there with probability 1, unless a cycle pays for ever.
+    Episodes end in these states. A policy that takes all of these pairs reaches one of them with probability 1, unless
+    there is a closed class with nonzero signals.
     """
     pair, s, s_next = pair_graph(cmdp)
     used = taken.ravel()[pair]

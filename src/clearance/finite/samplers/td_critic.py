@@ -1,12 +1,12 @@
-"""A sampler that trains a tabular critic Q for every signal by expected TD(0); its draws are advantages at every pair.
+"""A sampler that trains a tabular critic Q of each signal by expected TD(0) and returns the advantage of every pair.
 
     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
 
-n(s, a) counts the visits of a pair. The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm
-2, but need no reset to a chosen state and no second rollout: every step updates all signals. A share `explore` of the
-actions is uniform, so that actions which π has given up are still seen; this keeps the softmax from staying saturated
-for ever. The critic does not need the transitions; with `counting` they are counted (`transition_counts`) for a plan
-after learning.
+n(s, a) is the number of visits of a pair. The walks start from ρ and stop with probability 1−γ at each step, as in
+Algorithm 2, but they need neither a reset to a chosen state nor a second rollout: every step updates the critics of all
+signals. A share `explore` of the actions is drawn uniformly, so that pairs are still visited after π has stopped taking
+them. Without this, the softmax policy might stay saturated for ever. The critic does not need the transitions; with
+`counting` they are counted (`transition_counts`), and a plan can be computed from the counts after learning.
 
 The draws are biased as long as the critic has not converged. Certificates never use them.
 """
@@ -29,13 +29,17 @@ from clearance.finite.samplers.finite_sampler import FiniteSampler
 from clearance.finite.two_layer_policy import Policy
 from clearance.learning.draws import Draws
 
-FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows the policy
+FORGET = 0.9  # the share of the visits that is kept from one batch to the next, so that d̂ follows the policy
 
 
 class Tables(NamedTuple):
-    """The critic's state: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state [S], and starts [S].
+    """The state of the critic.
 
-    hits  the counts of transitions so far (`transition_counts`), empty if they are not counted
+    Q       the values [S·A, 1+I]
+    seen    the number of visits of each pair [S·A]
+    visits  the number of recent visits of each state [S]
+    starts  the number of walks that started in each state [S]
+    hits    the counts of transitions so far (`transition_counts`), empty if they are not counted
 
     All arrays are copied in every batch, so that an interrupted batch does not change the state that a checkpoint
     stores.
@@ -54,8 +58,9 @@ class Critic(FiniteSampler):
 
     It returns advantages at every pair (s, a), and Ĵ = ρ̂·V̂ from the observed shares ρ̂ of start states.
 
-    explore   the share of the actions that is uniform
-    gain      how fast the critic's step size falls with the visits of a pair (see the module's head)
+    explore   the share of the walks' actions that is drawn uniformly
+    gain      how fast the critic's step size falls with the visits of a pair; the docstring of the module has the
+              formula
     counting  whether transitions are counted
     """
 
@@ -76,7 +81,8 @@ class Critic(FiniteSampler):
         """Run N walks and train the critic; return (every pair as a draw, Ĵ [1+I], the new critic, environment steps).
 
         A draw has the weight d̂(s) π(a|s), where d̂(s) is the share of state s in recent visits. θ are the policy's
-        parameters, and `memory` is the critic so far. With `extra` [S, A], the critic also learns this signal.
+        parameters, and `memory` is the critic so far. With `extra` [S, A], a signal that is not in the model, the
+        critic also learns this signal.
         """
         cmdp, gamma = self.cmdp, self.cmdp.gamma
         pi = np.ascontiguousarray(self.policy.pi(theta))
@@ -106,8 +112,8 @@ def make_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:
 def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, visits: Array) -> Draws:
     """Return every pair (s, a) as a draw with weight d̂(s) π(a|s) and advantage Q − V.
 
-    d̂(s) is the share of state s in `visits` [S]. For a tabular softmax policy the scores are a linear operator, since
-    a matrix would have (S·A)² entries.
+    d̂(s) is the share of state s in `visits` [S]. For a tabular softmax policy, the scores are returned as a linear
+    operator, since a matrix would have (S·A)² entries.
     """
     pairs = np.arange(pi.size)
     weight = (visits[:, None] * pi).ravel()

@@ -1,9 +1,10 @@
 """Unbiased estimates of J from whole episodes for the criterion "total": the sum of an episode until absorption.
 
-    X = Σ_{t<T} (rest(s_t, a_t) + paid(s_{t+1})),     T: the first time from which no path can pay anything any more
+    X = Σ_{t<T} (rest(s_t, a_t) + paid(s_{t+1})),     T: the first time from which all signals are 0 on every path
 
-The payments are those of `payments`. X has a known range if no cycle of the possible transitions pays. Then T is finite
-with probability 1. Otherwise samples cannot bound J, since no number of episodes shows how large the next sum may be.
+The module `payments` defines `rest` and `paid`. X has a known range if all signals are 0 on every cycle of the possible
+transitions. Then T is finite with probability 1. Otherwise samples cannot bound J: no number of episodes shows how
+large the next sum may be.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from clearance.finite.samplers.payments import Payments, payments_of, silent, su
 from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.support_graph import Mask
 
-LONGEST = 2**17  # steps of one episode: more of them are an error, and no certificate results
-PILOT = 64  # episodes that measure the mean length, if it is not known
+LONGEST = 2**17  # the largest number of steps of an episode; a longer episode is an error, and there is no certificate
+PILOT = 64  # the number of episodes from which the mean length is estimated if it is not given
 PILOT_KEY = np.uint64(2**63 + 21)
 
 
@@ -38,7 +39,7 @@ class SumEpisodes:
     """Episodes of a mixture on a finite model with criterion "total" that is used only as a simulator.
 
     counts  the counters of transitions; None if they are not counted
-    steps   the mean number of steps of an episode, if it is known
+    steps   the mean number of steps of an episode, if it is known; otherwise it is estimated from a few episodes
     """
 
     cmdp: CMDP
@@ -58,7 +59,7 @@ class SumEpisodes:
 
     @property
     def rounding(self) -> Array:
-        """A bound [1+I] on the rounding error of a sum: at most S payments of an episode are not 0."""
+        """A bound [1+I] on the rounding error of a sum. At most S steps of an episode add a number that is not 0."""
         size = self._range[2]
         return np.where(np.isfinite(size), 2.0**-52 * (self.cmdp.S + 8) * size, 0.0)
 
@@ -70,10 +71,10 @@ class SumEpisodes:
 
     @property
     def bias(self) -> Array:
-        """A bound [1+I] on |E X − J| from finite precision.
+        """A bound [1+I] on |E X − J|: finite precision makes the sum X slightly biased.
 
-        A draw of a state or an action is wrong with a small probability, which changes X by at most its range. The
-        number of draws of an episode is at most LONGEST.
+        Each draw of a state or an action is wrong with a small probability, and a wrong draw changes X by at most its
+        range. An episode has at most LONGEST draws of each kind.
         """
         cmdp, mixture, (low, high) = self.cmdp, self.mixture, self.bounds
         first = draw_error(cmdp.rho.sum(), cmdp.S) + draw_error(mixture.weights.sum(), mixture.M)
@@ -115,16 +116,17 @@ class SumEpisodes:
         return X, component, int(steps), int(episode)
 
     def walk(self, key: np.uint64, steps: float) -> tuple[int, int]:
-        """Draw episodes for about `steps` steps only to count transitions; return the steps and the number of episodes.
+        """Draw episodes until about `steps` steps were taken, only to count transitions.
 
-        An episode that takes more than LONGEST steps, or a tenth of `steps`, is cut off.
+        Return (the number of steps taken, the number of episodes). An episode is cut off after LONGEST steps, or after
+        a tenth of `steps` if that is less.
         """
         taken, begin, longest = 0, 0, max(1, min(LONGEST, int(0.1 * steps)))
         while taken < steps:
             n = max(1, int((steps - taken) * begin / (2 * taken + begin))) if begin else 1
             _, _, more, cut = self._sample(key, begin, n, longest)
             taken, begin = taken + more, begin + n if cut < 0 else cut + 1
-            if more == 0:  # the start pays nothing any more
+            if more == 0:  # all signals are 0 from the start states on
                 break
         return taken, begin
 
@@ -155,7 +157,10 @@ class RuleSums(RuleEpisodes):
 
 
 def check_range(cmdp: CMDP, bounds: tuple[Array, Array]) -> None:
-    """Raise InputError if the range (low, high) of an episode's sum is infinite; name the signals and what to state."""
+    """Raise InputError if the range (low, high) of an episode's sum is infinite.
+
+    The message names the signals whose range is infinite, and how the problem can be stated instead.
+    """
     low, high = bounds
     names = ("the reward", *cmdp.names)
     endless = [names[j] for j in np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))]

@@ -2,9 +2,9 @@
 
     a ~ (1−ε)π(·|s) + ε/|A|;     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a))
 
-If a state ends the episode (every action stays there, with no signal), the next state is drawn from ρ, as in a
-simulator. Ĵ = Σ_s ρ(s) V̂(s) with known ρ, as in the paper: a trajectory without resets draws from ρ only once. ε is
-the exploration and β the step size of the critic.
+If a state ends the episode (every action stays there and gives no signal), the next state is drawn from ρ, as in a
+simulator. The estimate of J is Ĵ = Σ_s ρ(s) V̂(s) with known ρ, as in the paper; it cannot be measured, since a
+trajectory without resets draws from ρ only once. ε is the share of uniform actions and β the step size of the critic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clearance.learning.draws import Draws
 
 
 class Path(NamedTuple):
-    """The state of the sampler: the trajectory's current state (−1 before it starts), Q [S·A, 1+I], visits [S]."""
+    """The state of the sampler: the current state s (−1 before the first step), Q [S·A, 1+I] and recent visits [S]."""
 
     s: int
     Q: Array
@@ -40,7 +40,7 @@ class Trajectory(FiniteSampler):
     """The sampler of the method `PDNAC`, which trains a critic along one trajectory.
 
     beta     the critic's step size β
-    explore  the share ε of the actions that is uniform
+    explore  the share ε of the actions that is drawn uniformly
     """
 
     cmdp: CMDP
@@ -66,8 +66,8 @@ class Trajectory(FiniteSampler):
     ) -> tuple[Draws, Array, Path, int]:
         """Take N more steps; return (every pair as a draw, Ĵ [1+I], the new state of the sampler, N).
 
-        θ are the policy's parameters, and `memory` is the state of the sampler. With `extra` [S, A], the critic also
-        learns this signal.
+        θ are the policy's parameters, and `memory` is the state of the sampler. With `extra` [S, A], a signal that is
+        not in the model, the critic also learns this signal.
         """
         cmdp = self.cmdp
         pi = np.ascontiguousarray(self.policy.pi(theta))

@@ -1,8 +1,8 @@
-"""Count transitions during walks on a finite model that is used as a simulator.
+"""Count transitions during walks on a finite model that is used only as a simulator.
 
-Transitions are drawn from alias tables, in which each cell holds two next states: its own entry and its alias. Each of
-the two has a counter, so counting costs one addition per step for any |S|. Only the counts are used, never the
-probabilities in the tables.
+Transitions are drawn from alias tables. Each cell of a table holds two next states: its own entry and its alias. Each
+of the two has its own counter, so counting a transition costs one addition, whatever the number of states |S|. Only the
+counts are used for estimates, never the probabilities in the tables.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ class TransitionCounts(NamedTuple):
         return cls(np.zeros(2 * len(alias_tables(cmdp).cells), np.uint32), np.zeros(cmdp.S))
 
     def add(self, hits: NDArray[np.uint32], starts: Array) -> None:
-        """Add the given counts of transitions and starts to this object; do nothing if `hits` is empty."""
+        """Add the given counts of transitions and of start states to this object; do nothing if `hits` is empty."""
         if len(hits):
             np.add(self.hits, hits, out=self.hits)
             np.add(self.starts, starts, out=self.starts)
 
     def walk(self, cmdp: CMDP, key: np.uint64, pi: Array, N: int) -> int:
-        """Run N walks from ρ by π [S, A] with geometric horizon and count transitions; return the environment steps."""
+        """Run N walks from ρ by π [S, A] and count their transitions; return the number of environment steps.
+
+        The length of a walk is geometrically distributed.
+        """
         return int(episodes.wander(np.uint64(key), alias_tables(cmdp), pack(pi), N, self.hits, self.starts))
 
     def transitions(self, cmdp: CMDP) -> sparse.csr_array:

@@ -1,1 +1,1 @@
-"""The learning algorithms, one file each: a frozen dataclass of hyper-parameters with `init` and `step`."""
+"""The learning algorithms, one file each: a frozen dataclass of settings with the methods `init` and `step`."""

@@ -1,7 +1,7 @@
 """C-NPG-PD: the conservative natural policy gradient primal-dual algorithm (Bai, Bedi, Aggarwal, AAAI 2023, Alg. 1).
 
-Guarantee (their Theorem 1): with κ below the Slater constant, the *uniform mixture of the iterates* violates no limit
-and is ε-optimal, in expectation, up to the errors of the policy class. No single iterate is guaranteed.
+Guarantee (their Theorem 1): if κ is below the Slater constant, the *uniform mixture of the iterates* violates no limit
+and is ε-optimal, both in expectation and up to the errors of the policy class. No single iterate has this guarantee.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CNPGPD:
 
 
 def primal_dual_step(method: Any, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-    """Take one natural step of θ up the Lagrangian and one projected step of λ down: lines 2–17 of Algorithm 1."""
+    """Run lines 2–17 of Algorithm 1: an ascent step of the Lagrangian in θ, and a descent step in λ."""
     limits = sampler.statement
     draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, method.N)  # lines 3–7 and 11–15
     omega = method.direction(draws, state.lam, limits.gamma)  # lines 8–10

@@ -1,12 +1,12 @@
-"""CRPO: constraint-rectified policy optimisation (Xu, Liang, Lan, ICML 2021), which has no multiplier.
+"""CRPO: constraint-rectified policy optimisation (Xu, Liang, Lan, ICML 2021), a method without multipliers.
 
-    every Ĵ_gi ≥ b_i − η    a natural step up J_r, and the iterate θ^t joins the set N₀
-    else                    a natural step up the J_gi that is violated most (in units of its range)
+    if all Ĵ_gi ≥ b_i − η   a natural step that raises J_r, and the iterate θ^t joins the set N₀
+    otherwise               a natural step that raises the J_gi that is violated most (in units of its range)
 
 Here η is the tolerance, α the step size of θ and T the number of iterations. The output is the uniform mixture of N₀.
-Guarantee (Theorem 1): tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and η = Θ(√(|S||A|)/((1−γ)^1.5 √T)) has gap and
-violation O(1/√T) in expectation. With `two_layer` networks of width m as policy and critic (Theorem 2), an error is
-added that falls with m.
+Guarantee (Theorem 1): for tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and η = Θ(√(|S||A|)/((1−γ)^1.5 √T)), gap and
+violation are O(1/√T) in expectation. With `two_layer` networks of width m as policy and critic (Theorem 2), the bound
+has one more error term, which decreases with m.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class CRPO:
-    """CRPO (Xu et al. 2021) with its settings; without constraints it is the natural policy gradient."""
+    """CRPO (Xu et al. 2021) with its settings. Without constraints it is the natural policy gradient method."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "walks per iteration")
@@ -52,7 +52,7 @@ class CRPO:
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """Take a natural step θ ← θ + α ω; `lam_max` is not used.
 
-        The step raises J_r if all limits are met up to the tolerance, else the J_gi that is violated most.
+        If all limits are met up to the tolerance, the step raises J_r, else the J_gi that is violated most.
         """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

@@ -1,13 +1,13 @@
 """Find the safest policy, max_π min_i (J_gi(π) − b_i), by natural gradients.
 
-The method is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits
-with the smallest slack:
+The method is a game between two players. The policy π increases Σ_i μ_i J_gi. The weights μ on the simplex shift
+towards the limits with the smallest slack:
 
     θ ← (1−ν) θ + ν (1−γ) ω/τ_k,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
 
-Here ω is the natural direction for the advantages Σ_i μ_i A_gi, ν the share of θ that is renewed in an iteration, τ_k a
-temperature that falls, and η the step size of μ. The value of the game is the Slater margin φ. If φ is negative, the
-limits cannot be met, and μ shows which of them conflict.
+Here ω is the natural direction for the advantages Σ_i μ_i A_gi, ν the share of θ that is replaced in an iteration, τ_k
+a temperature that falls during the run, and η the step size of μ. The value of the game is the Slater margin φ. If φ is
+negative, the limits are infeasible, and μ shows which of them conflict.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from clearance.learning.state import Info, State
 class Feasibility:
     """The method that finds the safest policy by a game between π and weights μ of the limits, with its settings.
 
-    K is the number of iterations and N the number of walks in each. The module's head explains ν, η, and τ, which falls
-    from tau[0] to tau[1]. `State.lam` holds log μ.
+    K is the number of iterations and N the number of walks in each. The temperature τ falls from tau[0] to tau[1]; the
+    docstring of the module explains ν, η and τ. `State.lam` holds log μ.
     """
 
     K: int = 200
@@ -43,7 +43,7 @@ class Feasibility:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Update the policy θ and the weights μ of the limits once; `lam_max` is not used."""
+        """Update once the policy's θ and the weights μ of the limits; `lam_max` is not used."""
         limits = sampler.statement
         _, g = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

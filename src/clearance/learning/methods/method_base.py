@@ -1,10 +1,10 @@
-"""The protocol of methods, and the functions that they share: the first state, and checks of their settings.
+"""The protocol of methods and the functions that methods share: the first state, and checks of their settings.
 
-A method is a frozen dataclass of its hyper-parameters with
+A method is a frozen dataclass of its hyper-parameters that also has
 
-    init(theta, I, memory) → State                           before the first iteration
-    step(key, sampler, state, lam_max) → (State, Info)        one iteration
-    draw_kind                                                the kind of draws it needs, by which the sampler is chosen
+    init(theta, I, memory) → State                           returns the state before the first iteration
+    step(key, sampler, state, lam_max) → (State, Info)        runs one iteration
+    draw_kind                                                the kind of draws it needs; it determines the sampler
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Method(Protocol):
         ...
 
     def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration with the random key `key`; return the new state, and the information on the iteration.
+        """Run one iteration with the random key `key`; return the new state and the `Info` of this iteration.
 
         `lam_max` is the upper bound Λ of the multipliers.
         """
@@ -66,15 +66,15 @@ def first_state(theta: Array, I: int, memory: Any = None) -> State:
 
 
 def exact_direction(sampler: Sampler) -> Tabular | LeastSquares:
-    """Return the object that computes ω without SGD: the closed form for tabular policies, else least squares."""
+    """Return the object that computes ω without SGD: `Tabular` for tabular policies, else `LeastSquares`."""
     return Tabular() if sampler.policy.tabular else LeastSquares()
 
 
 def check_settings(method: Any, *, counts: tuple[str, ...] = ("K", "N"), positives: tuple[str, ...] = ()) -> None:
     """Raise InputError if a setting of the method is invalid.
 
-    Settings named in `counts` must be whole numbers ≥ 1, and those in `positives` positive numbers; settings that every
-    method has are checked too.
+    The settings named in `counts` must be whole numbers ≥ 1, and those in `positives` must be positive numbers. κ and Λ
+    are also checked.
     """
     for name in counts:
         check_count(name, getattr(method, name))

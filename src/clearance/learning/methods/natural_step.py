@@ -1,4 +1,4 @@
-"""The base class of methods on simulators: batch sizes, the margin κ, and natural steps of θ bounded in KL."""
+"""The base class of methods on simulators: batch sizes, the margin κ, and natural steps of θ with bounded KL."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from clearance.learning.methods.method_base import DrawKind, check_kappa, first_
 from clearance.learning.natural_direction import Natural, NaturalScore, bound_step
 from clearance.learning.state import State
 
-SHRUNK = 0.85  # share of the iterations over which κ shrinks
-QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, where the limits are kept all along
-ITERATIONS = 500  # at most, unless given
-EPISODES, SEEN = (8, 64, 2400), 0.2  # of a batch, at least and at most, and at most so many rows; and for a rare cost
-ENOUGH = 125  # iterations that a run should have: with long episodes a batch has fewer of them
-STEPS, REUSE = 375, 3  # steps of θ that a run should have, and natural steps from one batch, at most
+SHRUNK = 0.85  # κ shrinks during this first share of the iterations
+QUIETER = (0.4, 0.9)  # the noise is reduced between these shares of the iterations, if all batches meet the limits
+# The largest number of iterations, unless K is given.
+ITERATIONS = 500
+# The smallest and the largest number of episodes of a batch, and its largest number of rows. `fitted` aims at
+# SEEN / rare episodes.
+EPISODES, SEEN = (8, 64, 2400), 0.2
+ENOUGH = 125  # the number of iterations that a run should have; with long episodes, batches get smaller to reach it
+STEPS, REUSE = 375, 3  # the number of steps of θ that a run should have, and the most natural steps from one batch
 CLIP = 0.2  # rows whose probability ratio has moved further than this, in the wanted direction, are left out
 
 
@@ -44,7 +47,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class NaturalSteps:
-    """The settings of the steps of θ and of the margin κ, and functions that apply them; a base class of methods."""
+    """The base class of methods that take natural steps of θ and use a margin κ: its settings and functions."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(
@@ -83,13 +86,16 @@ class NaturalSteps:
             raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
     def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
-        """Return the same method with its number of iterations K and its batch size N (in steps) chosen.
+        """Return the same method with the number of iterations K, the batch size N (in steps) and `reuse` chosen.
 
-        An episode has `episode` steps, and a batch at least `least` steps. `budget` environment steps limit K. If
-        episodes are so long that batches of eight would leave fewer than ENOUGH iterations, a batch has fewer episodes:
-        many rough steps learn more than a few precise ones.
+        episode  the number of steps of an episode
+        budget   the number of environment steps of the run, which limits K
+        least    the smallest number of steps of a batch
+        rare     the limit as a share of the largest possible cost of an episode; if it is small, batches have more
+                 episodes
 
-        rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
+        If episodes are so long that batches of eight of them would leave fewer than ENOUGH iterations, a batch has
+        fewer episodes: many inaccurate steps learn more than a few accurate ones.
         """
         few, many, rows = EPISODES
         few = float(np.clip(budget / (ENOUGH * episode), 1, few))
@@ -108,43 +114,45 @@ class NaturalSteps:
         return self.K or ITERATIONS
 
     def kl_at(self, k: int) -> float:
-        """Return the bound on the KL divergence of the step in iteration k; it falls geometrically during the run."""
+        """Return the bound on the KL divergence of the step in iteration k. It falls geometrically during the run."""
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
         """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊².
 
-        It shrinks from κ_1, the setting `kappa_first`, to κ. By default κ_1 = κ.
+        The margin shrinks from κ_1 to κ, where κ_1 is the larger of κ and the setting `kappa_first` (default: κ).
         """
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:
-        """Return the margin [I] of iteration k: κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum.
+        """Return the margin [I] of iteration k: κ_k or `kappa_sd` standard deviations of an episode's sum, if larger.
 
-        `kappa_sd` cannot raise the margin above 3κ. `memory` holds the sampler's statistics.
+        The second of the two counts as at most 3κ. `memory` holds the sampler's statistics.
         """
         spread = np.asarray(memory.spread, float)[1:]
         return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
 
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
-        """Return by how much the exploration noise is reduced after iteration k: 0 (not at all) to 1 (fully).
+        """Return how far the exploration noise is reduced after iteration k, from 0 (not at all) to 1 (fully).
 
-        `quiet` is the reduction before iteration k. It grows from the middle of the run on, and only in iterations
-        whose batch met the limits (`kept`). With less noise, a step that is bounded in KL is shorter, so a policy that
-        breaks its limits might never meet them.
+        `quiet` is the reduction before iteration k, and `kept` says whether the batch of iteration k met the limits.
+        The reduction is 0 in the first part of the run (`QUIETER`). Then it grows, but only in iterations whose batch
+        met the limits: with less noise, a step that is bounded in KL is shorter, so a policy that breaks its limits
+        might never meet them.
         """
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """Return θ after natural steps up the advantages A [N], and the norm ‖ω‖ of the last direction.
+        """Return (θ after natural steps up the advantages A [N], the norm ‖ω‖ of the last direction).
 
-        There are `reuse` steps, each bounded in KL by `kl` (default: `kl_at`). If the policy has a learned standard
-        deviation σ, it is limited to std_last^quiet times its first value, where `quiet` comes from `quieter`. So the
-        noise is small at the end of the run. σ is at least `std_least` times its first value: without noise, a cost of
-        0 or 1 per step has no gradient.
+        The number of steps is `reuse`. Each of them is bounded in KL by `kl` (default: `kl_at`).
+
+        If the policy has a learned standard deviation σ, two bounds apply, both as a share of its first value. σ is at
+        most std_last^quiet, where `quiet` comes from `quieter`, so the noise is small at the end of the run. σ is at
+        least `std_least`, since a cost of 0 or 1 per step has no gradient without noise.
         """
         score, kl = draws.score, self.kl_at(state.k) if kl is None else kl
         theta, A = np.asarray(state.theta, float), normalise(A, draws.weight)
@@ -163,19 +171,19 @@ class NaturalSteps:
 
 
 def clipped(A: Array, ratio: Array) -> Array:
-    """Return the advantages A [N], weighted by the probability ratios of another policy to the one that drew the rows.
+    """Return the advantages A [N] times the probability ratios of the present policy to the one that drew the rows.
 
-    Rows whose ratio has moved by more than CLIP in the direction that A asks for get the weight 0. This is the gradient
-    of PPO's objective min(ratio·A, clip(ratio, 1 − CLIP, 1 + CLIP)·A) (Schulman et al. 2017).
+    Rows whose ratio has moved by more than CLIP in the direction that increases ratio·A get the weight 0. This is the
+    gradient of PPO's objective min(ratio·A, clip(ratio, 1 − CLIP, 1 + CLIP)·A) (Schulman et al. 2017).
     """
     kept = np.where(A > 0, ratio <= 1 + CLIP, ratio >= 1 - CLIP)
     return A * ratio * kept
 
 
 def normalise(A: Array, weight: Array) -> Array:
-    """Return the advantages A [N] shifted and scaled to mean 0 and mean square 1 under the weights [N].
+    """Return the advantages A [N], shifted and scaled to mean 0 and mean square 1 under the weights [N].
 
-    If they are all equal, only the mean is removed.
+    If all advantages are equal, only the mean is removed.
     """
     A = A - weight @ A
     size = np.sqrt(weight @ A**2)

@@ -1,12 +1,13 @@
 """NPG-PD: natural policy gradient primal-dual (Ding, Zhang, Başar, Jovanović, NeurIPS 2020; JMLR 2025).
 
-Its steps are those of C-NPG-PD with κ = 0: C-NPG-PD is NPG-PD on tightened limits. In the JMLR version the regressions
-are weighted, one for each signal (`WeightedSGD`), and limits b + δ with δ = Θ(ε) give zero violation; here δ is the
-setting `kappa`.
+Its steps are those of C-NPG-PD with κ = 0; in other words, C-NPG-PD is NPG-PD with tightened limits. The JMLR version
+uses weighted regressions, one for each signal (`WeightedSGD`). It also shows that limits b + δ with δ = Θ(ε) give zero
+violation; here δ is the setting `kappa`.
 
-Guarantee (2020, Theorem 1): for softmax with exact gradients, η₁ = 2 log|A| and η₂ = 2(1−γ)/√K, the *average* of gap
-and of violation over the iterates is O(1/√K). The last iterate may oscillate for ever. With sampling: ε⁻² walks for
-softmax with a generative model, ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general parametrisation.
+Guarantee (2020, Theorem 1): for softmax with exact gradients, η₁ = 2 log|A| and η₂ = 2(1−γ)/√K, the *averages* of gap
+and of violation over the iterates are O(1/√K). The last iterate may oscillate for ever. Number of walks for accuracy ε
+with sampling: ε⁻² for softmax with a generative model, ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general
+parametrisation.
 """
 
 from __future__ import annotations

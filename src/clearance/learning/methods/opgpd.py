@@ -3,10 +3,10 @@
     π̂ ← P(π̂ + η A(π_t, λ_t)),     λ̂ ← P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))          the step
     π_{t+1} = P(π̂ + η A(π_t, λ_t)),  λ_{t+1} = P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))   a prediction of the next step
 
-Here η is the step size and A the advantage of the Lagrangian. `geometry="euclidean"` (OPG-PD): π is the table itself
-and P the projection on the simplex at each state. "entropic" (OMWU-PD): logits take the place of π̂, without a
-projection. Guarantee of the paper: the last iterate of OPG-PD converges linearly once it is near the set of optima, for
-exact gradients and tabular policies. The prediction keeps the pair (π, λ) from oscillating.
+Here η is the step size and A the advantage of the Lagrangian. With `geometry="euclidean"` (OPG-PD), π is the table
+itself and P the projection on the simplex at each state. With "entropic" (OMWU-PD), logits are updated in place of π̂,
+and there is no projection. Guarantee of the paper: the last iterate of OPG-PD converges linearly once it is near the
+set of optima, for exact gradients and tabular policies. The prediction keeps the pair (π, λ) from oscillating.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clearance.learning.methods.method_base import DrawKind, check_settings, kap
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import Info, State
 
-NEVER = 1e-300  # a probability of zero, as a logarithm can hold it
+NEVER = 1e-300  # the smallest probability whose logarithm is taken, in place of 0
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class OPGPD:
         return State(theta, np.zeros(I), 0, memory, (theta, np.zeros(I)))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Update π̂ (as logits) and λ̂ in the state's memory; the new state has the predicted θ and λ.
+        """Update π̂ (as logits) and λ̂ in the state's memory; return a new state with the predicted θ and λ.
 
-        The module's head gives the formulas.
+        The docstring of the module gives the formulas.
         """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
@@ -79,7 +79,7 @@ def on_simplex(x: Array) -> Array:
     """Return the nearest point of the simplex to each row of x [S, A]; entries of −inf become 0 (Duchi et al. 2008)."""
     finite = np.where(
         np.isfinite(x), x, x.max(axis=1, keepdims=True) - 2.0
-    )  # below by more than 1: never in the support
+    )  # lower than the largest entry by more than 1, so never in the support
     ordered = -np.sort(-finite, axis=1)
     above = np.cumsum(ordered, axis=1) - 1.0
     count = np.arange(1, x.shape[1] + 1)

@@ -1,8 +1,8 @@
 """PD-ANPG: primal-dual natural policy gradient with an accelerated regression (Mondal, Aggarwal 2024).
 
-Guarantee of the paper: with a general parametrisation whose Fisher matrix is F ⪰ μ_F > 0, the average over the iterates
-needs ε⁻² samples. For softmax F is singular. But the regression starts at 0 and stays in the range of F, so μ_F is the
-smallest positive eigenvalue.
+Guarantee of the paper: if the Fisher matrix of a general parametrisation is F ⪰ μ_F > 0, the average over the iterates
+needs ε⁻² samples. For softmax policies F is singular. But the regression starts at 0 and stays in the range of F, so
+there μ_F is the smallest positive eigenvalue.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PDANPG:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Take one step θ ← θ + η₁ω and one step `λ ← P_[0,Λ](λ − η₂(Ĵ_g − b − κ))`."""
+        """Take one step θ ← θ + η₁ω and one step `λ ← P_[0,Λ](λ − η₂(Ĵ_g − b − κ))`, both from the same samples."""
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:

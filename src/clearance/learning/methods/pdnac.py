@@ -1,15 +1,16 @@
 """PD-NAC: online primal-dual natural actor-critic along one trajectory (Zeng, Doan, Romberg 2021).
 
-It needs no resets and no generative model. It follows one trajectory of (1−ε)π + ε/|A|, trains a TD critic for every
-signal, and alternates
+It needs neither resets nor a generative model. It follows one trajectory of the behaviour policy (1−ε)π + ε/|A|, trains
+a TD critic for each signal, and alternates the updates
 
     θ ← θ + α (Q̂_r + Σ_i λ_i Q̂_gi),        λ_i ← P_[0,Λ](λ_i − η (Σ_s ρ(s) Σ_a π(a|s) Q̂_gi(s, a) − b_i − κ_i))
 
-Here α and η are the step sizes of θ and λ, β is that of the critic, and ε the exploration. Guarantee of the paper: with
-α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like K^(−1/6), on ergodic chains. The
-equations are reconstructed, not taken from the paper; docs/research/table1.md reports the measured rate. Differences:
-the critic takes the expectation over π at the next state, so that it learns the value of π and not of the behaviour
-policy; at the end of an episode the trajectory restarts from ρ; N steps may lie between two updates.
+Here α and η are the step sizes of θ and λ, β is the step size of the critic, and ε the share of uniform actions.
+Guarantee of the paper: on ergodic chains with α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), the gap and the violation of
+the average iterate fall like K^(−1/6). The equations are reconstructed, not copied from the paper;
+docs/research/table1.md reports the measured rate. There are three differences. The critic takes the expectation over π
+at the next state, so it learns the value of π and not of the behaviour policy. At the end of an episode, the trajectory
+restarts from ρ. There are N steps between two updates.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from clearance.learning.state import Info, State
 class PDNAC:
     """PD-NAC (Zeng et al. 2021) with constant step sizes α and η.
 
-    The sampler `Trajectory` holds the critic's step size β and the exploration ε.
+    The critic's step size β and the share ε of uniform actions are settings of the sampler `Trajectory`.
     """
 
     K: int = setting(1000, "iterations")
@@ -58,8 +59,8 @@ class PDNAC:
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """Follow the trajectory for N steps, then update θ and λ once.
 
-        θ moves along the estimated advantages Q̂ − V̂ instead of Q̂. The two differ by a constant per state, so the
-        policy is the same.
+        θ moves along the estimated advantages Q̂ − V̂ instead of Q̂. The two differ by a constant for each state, so
+        the policy is the same.
         """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

@@ -6,10 +6,10 @@
     p ← p exp(A'/α),   A' the advantage of r + λ̃ g − α log(p/π_k)                              from p = π_k
 
 Here s_k is the slack, η' the step size of λ and α the weight of the KL divergence, which is averaged over the states
-that p visits. The optimistic λ̃ damps the oscillations of NPG-PD. PMD-PD-Zero is the same on limits b + δ (the setting
-`kappa`). With one inner step it is NPG with η₁ = (1−γ)/α and multiplier λ̃. Guarantee of the paper: with exact
-gradients, gap and violation of the average iterate are O(log K/K), and the violation is zero for δ = O(log K/K); with
-sampling, ε⁻³ samples are needed. `State.lam` is λ̃, the multiplier that is used; λ_k is in the method's memory.
+that p visits. The optimistic multiplier λ̃ damps the oscillations of NPG-PD. PMD-PD-Zero is the same method with limits
+b + δ (the setting `kappa`). With one inner step, it is NPG with η₁ = (1−γ)/α and multiplier λ̃. Guarantee of the paper:
+with exact gradients, gap and violation of the average iterate are O(log K/K), and the violation is zero for
+δ = O(log K/K); with sampling, ε⁻³ samples are needed. `State.lam` is λ̃; the method's memory holds λ_k.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PMDPD:
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
         """Compute the optimistic multiplier λ̃_k from Ĵ at π_k, then take T (`inner`) natural steps from π_k.
 
-        `lam_max` is not used. The module's head gives the formulas.
+        `lam_max` is not used. The docstring of the module gives the formulas.
         """
         limits, policy = sampler.statement, sampler.policy
         anchor = policy.log_pi(state.theta)

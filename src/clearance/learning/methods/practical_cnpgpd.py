@@ -1,21 +1,23 @@
-"""C-NPG-PD for networks on simulators: Algorithm 1 with a KL-bounded natural step and scale-free units.
+"""C-NPG-PD for networks on simulators: Algorithm 1 with KL-bounded natural steps and settings that need no rescaling.
 
     A_L = A_r + λ⁺·A_g, normalised              λ⁺ = P(λ − η_p (Ĵ_g − b − κ))      the multiplier used for the policy
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
-    λ ← (1 − ξ) P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))   ξ > 0 only where the limit is met with slack          (line 16, λ)
+    λ ← (1 − ξ) P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))   ξ > 0 only if the limit is met with slack             (line 16, λ)
 
-If the first policy breaks limits, these limits are first relaxed to the values of this policy, and then tightened to
-the true limits over the first 20 % of the iterations. Otherwise a rare reward could be given up before it is found.
-Certificates are about the true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would
-oscillate around the limit for long. Ĵ_g is always the estimate of the limited quantity itself.
+Ĵ_g is always the estimate of the limited quantity itself. λ⁺ predicts the next λ (as in PMD-PD, Liu et al. 2021), since
+with λ alone the run would oscillate around the limit for a long time.
 
-With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run. With fewer than
-250, a batch gives two or three natural steps: ω is computed again at the new θ, with advantages that are weighted by
-clipped probability ratios. ξ = `release` · room², where room = (Ĵ_g − b − κ)/(|b| − κ) is clipped to [0, 1].
+If the first policy breaks limits, these limits are relaxed to the values of this policy, and then tightened to the true
+limits during the first 20 % of the iterations. Otherwise the policy might give up a rare reward before it has found it.
+Certificates are about the true limits.
+
+If there are fewer than 100 iterations, η₂ is larger in proportion, so that λ can still reach its final value. If there
+are fewer than 250, each batch gives two or three natural steps: ω is computed again at the new θ, with advantages
+weighted by clipped probability ratios. ξ = `release` · room², where room = (Ĵ_g − b − κ)/(|b| − κ), clipped to [0, 1].
 
 Units: u is the root mean square of the advantages of a signal, and v the root mean square of an episode's distance from
-its limit. Steps of λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any
-scale. For the ranges that were tried, see docs/research/simulator_log.md.
+its limit. Steps of λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings suit rewards and costs of any
+scale. docs/research/simulator_log.md lists the ranges that were tried.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ from clearance.learning.state import Info, State
 
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
 SMOOTH = 0.15  # weight of a new batch in the running slack
-PACED = 100  # iterations for which η₂ is meant, at least
-LATEST = 0.15  # share of the iterations within which a run may turn back
-KEPT = "first", "safe"  # the policies that a course holds
+PACED = 100  # the smallest number of iterations for which η₂ is not enlarged
+LATEST = 0.15  # length of the period, as a share of the iterations, in which a run may return to the safest policy
+KEPT = "first", "safe"  # the entries of `Course` that hold parameters θ
 
 
 class Course(NamedTuple):
@@ -49,7 +51,7 @@ class Course(NamedTuple):
     short      by how much the first policy broke each limit [I]
     slack      running mean of Ĵ_g − b [I]
     quiet      by how much the noise has been reduced, 0 to 1
-    met        number of batches in a row that kept the margin
+    met        number of successive batches, up to the last one, that were safe
     searching  1 during the search for the safest policy, else 0
     began      iteration in which Algorithm 1 started
     first      θ of the first policy
@@ -93,13 +95,13 @@ class PracticalCNPGPD(NaturalSteps):
 
     @property
     def eta2_paced(self) -> float:
-        """The step size η₂ that is used: the setting `eta2`, enlarged in proportion if K is below 100."""
+        """The step size η₂ in use: the setting `eta2`, multiplied by 100/K if K is below 100."""
         return self.eta2 * max(1.0, PACED / self._K)
 
     def relaxed_at(self, k: int) -> float:
-        """Return by which share of the first policy's violation the limits are relaxed in iteration k.
+        """Return the share of the first policy's violation by which the limits are relaxed in iteration k.
 
-        The share falls linearly from 1 to 0 during the first iterations (the setting `relax`).
+        The share falls linearly from 1 to 0 during the first part of the run; its length is the setting `relax`.
         """
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
@@ -109,7 +111,7 @@ class PracticalCNPGPD(NaturalSteps):
         return first_state(theta, I, memory)._replace(method_memory=course)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration: of the search for the safest policy while that lasts, then of Algorithm 1."""
+        """Run one iteration of the search for the safest policy or, once this search has ended, of Algorithm 1."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         b = sampler.statement.b
@@ -131,7 +133,7 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float, b: Array
     ) -> tuple[Array, Array, float]:
-        """Return θ and λ after one iteration of Algorithm 1, and the norm ‖ω‖ of the direction of θ.
+        """Return θ and λ after one iteration of Algorithm 1, and the norm ‖ω‖ of the direction along which θ moved.
 
         `slack` [I] is Ĵ_g − b of this batch for the limits b, `memory` are the sampler's statistics, and `course` is
         the method's memory.
@@ -144,10 +146,10 @@ class PracticalCNPGPD(NaturalSteps):
         return theta, lam * (1 - self.released(np.minimum(slack, course.slack), kappa, b)), size
 
     def released(self, slack: Array, kappa: Array, b: Array) -> Array:
-        """Return the share of λ [I] that is taken back: `release` times ((slack − κ)/(|b| − κ))², clipped to [0, 1].
+        """Return the share of λ [I] to remove: `release` · ((slack − κ)/(|b| − κ))², the ratio clipped to [0, 1].
 
-        λ that rose while a limit was broken would fall only by η₂ per iteration after the limit is met. Until then a
-        policy that has become too careful would learn nothing but care. Near the limit the share is close to 0.
+        λ grows while a limit is broken. Once the limit is met, λ would fall only by η₂ per iteration, and a policy that
+        has become too conservative would learn nothing new until then. Near the limit the share is close to 0.
         """
         room = (slack - kappa) / np.maximum(np.abs(b) - kappa, 1e-12)
         return np.where(np.abs(b) > kappa, self.release * np.clip(room, 0.0, 1.0) ** 2, 0.0)
@@ -155,8 +157,9 @@ class PracticalCNPGPD(NaturalSteps):
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
         """Return the method's memory (`Course`), updated after a batch with the slacks `slack` = Ĵ_g − b [I].
 
-        The entries that change are the first violation, the running mean of the slack, the safest policy so far, the
-        reduction of the noise, and the number of safe batches in a row. `memory` holds the statistics of the sampler.
+        These entries change: the first violation (in iteration 0), the running mean of the slack, the safest policy so
+        far, the reduction of the noise, and the number of successive safe batches. `memory` holds the statistics of the
+        sampler, and `b` the limits.
         """
         course: Course = state.method_memory
         if state.k == 0:
@@ -170,9 +173,9 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(quiet=np.asarray(quiet), met=met)
 
     def _aim(self, memory: Sizes, b: Array) -> Array:
-        """Return the slack [I] from which on a batch counts as safe: 2κ, or half way from κ to |b| if that is less.
+        """Return the slack [I] at which a batch counts as safe: 2κ or, if smaller, the middle between κ and |b|.
 
-        κ is the margin at the end of the run; `memory` holds the sampler's statistics. If |b| ≤ κ, the slack is κ.
+        κ is the margin at the end of the run, and `memory` holds the sampler's statistics. If |b| ≤ κ, the slack is κ.
         """
         kappa = self.margin(self._K, memory)
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
@@ -188,19 +191,20 @@ class PracticalCNPGPD(NaturalSteps):
     def _safer(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
     ) -> tuple[Array, float]:
-        """Return θ after a natural step that raises the J_gi with too little slack, and the norm ‖ω‖ of its direction.
+        """Return θ after a natural step that raises the J_gi that have too little slack, and the norm ‖ω‖.
 
-        `kl` bounds the step. Each J_gi is weighted by how much slack it lacks, in its own units.
+        ω is the direction of the step, and `kl` its KL bound. The weight of each J_gi is the slack that it lacks,
+        measured in its own units.
         """
         lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the updated memory `course` of the method, at the end of the search for a safe policy.
+        """Return `course`, the method's memory, updated at the end of the search for a safe policy.
 
-        Algorithm 1 begins then. If there was a search and it found no safe policy, the limits are not relaxed. If it
-        found one, the run continues with the first policy.
+        Algorithm 1 begins then. If there was a search that found no safe policy, the limits are not relaxed. If there
+        was one that found a safe policy, Algorithm 1 starts from the first policy.
         """
         if not course.searching:
             return course
@@ -210,10 +214,10 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """Return the θ with which the run continues, and the updated memory `course` of the method.
+        """Return (the θ with which the run continues, the updated memory `course` of the method).
 
-        Directly after a search that found a safe policy, θ is that of the first policy. If the run still breaks limits
-        late, θ is that of the safest policy so far. Otherwise θ is the given `theta`.
+        θ is that of the first policy directly after a search that found a safe policy. It is that of the safest policy
+        so far if the run still breaks limits near the end (the setting `turn`). Otherwise it is the given `theta`.
         """
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
@@ -224,7 +228,7 @@ class PracticalCNPGPD(NaturalSteps):
 
 
 def units(memory: Sizes) -> Array:
-    """Return u_r/u_gi [I], the λ at which reward and constraint i weigh the same.
+    """Return u_r/u_gi [I], the multiplier at which the reward and constraint i have equal weight.
 
     u is the root mean square of the advantages of a signal, from the sampler's `memory`.
     """
@@ -233,7 +237,7 @@ def units(memory: Sizes) -> Array:
 
 
 def pace(memory: Sizes) -> Array:
-    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I].
+    """Return u_r/(u_gi v_i) [I], the factor that converts a unit of slack into a change of λ_i, for η₂ = 1.
 
     u is the root mean square of the advantages of a signal, and v is the root mean square of an episode's distance from
     its limit; both come from the sampler's `memory`.

@@ -1,10 +1,10 @@
 """CRPO for networks on simulators (Xu, Liang, Lan, ICML 2021): the steps of `PracticalCNPGPD`, without multipliers.
 
-    every Ĵ_gi ≥ b_i + κ_i − η    a step up J_r
-    else                          a step up the J_gi that is violated most, in its own units
+    if all Ĵ_gi ≥ b_i + κ_i − η   a step that raises J_r
+    otherwise                     a step that raises the J_gi that is violated most, in its own units
 
-Here η is the setting `tolerance`. The paper has no margin κ, but without it no certificate from samples could pass. The
-margin is that of `PracticalCNPGPD`.
+Here η is the setting `tolerance`. The paper has no margin κ, but without a margin no certificate from samples could be
+issued. The margin is that of `PracticalCNPGPD`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class PracticalCRPO(NaturalSteps):
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """Take one step of θ; `lam_max` is not used.
 
-        The step raises J_r if all limits are met up to margin and tolerance, else the J_gi that is violated most.
+        The step raises J_r if all limits plus the margin are met up to the tolerance, else the J_gi that is violated
+        most.
         """
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

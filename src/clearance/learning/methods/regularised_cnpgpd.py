@@ -1,18 +1,19 @@
-"""C-NPG-PD with an entropy regulariser that fades, and with a critic: the default method of `solve` on finite models.
+"""C-NPG-PD with a fading entropy regulariser and a critic: the default method of `solve` on finite models.
 
     maximise J_r + τ_k E_d H(π(·|s))   subject to   J_g ≥ b + κ
 
     ω    natural direction of A_r + λ·A_g                      as in Algorithm 1, from the critic's tables
-    θ ←  (1−ν) θ + ν (1−γ) ω/τ_k                              line 16 with η₁ = ν(1−γ)/τ_k, and a pull −ν θ to uniform
+    θ ←  (1−ν) θ + ν (1−γ) ω/τ_k                              line 16 with η₁ = ν(1−γ)/τ_k, and −ν θ, a pull to uniform
     λ ←  P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                        line 16
 
-Here τ_k is the weight of the entropy H, and ν the share of θ that is renewed in an iteration. For tabular softmax the
-logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out, and every action keeps a chance to
-return, while Algorithm 1 without the pull saturates early at a corner that it cannot leave. As τ falls, the policy
-becomes greedy for r + λ·g, and λ settles where the limits are just met. The policy reacts to λ like 1/τ, so the steps
-of λ fall with τ: they are large while the policy is soft, which matters if the margin is small and λ* is large. A close
-relative is RPG-PD (Ding et al. 2023), with constant τ. Nothing is proven about the iterates; the result is selected
-from them and then certified.
+Here τ_k is the weight of the entropy H, and ν the share of θ that is replaced in an iteration. For tabular softmax, the
+logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out, and every action can become likely
+again. Algorithm 1, which has no pull, saturates early at a deterministic policy that it cannot leave.
+
+As τ falls, the policy becomes greedy for r + λ·g, and λ settles where the limits are just met. The policy reacts to λ
+in proportion to 1/τ, so the steps of λ fall with τ. They are large while τ is large, which matters if the margin is
+small and λ* is large. A close relative is RPG-PD (Ding et al. 2023), with constant τ. Nothing is proven about the
+iterates; the result is selected from them and then certified.
 
 Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
 models (docs/research/guarantee_study.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
@@ -42,7 +43,7 @@ from clearance.learning.state import Info, State
 
 ITERATIONS = 4000
 FADED = 0.7  # share of the iterations over which τ falls
-SHARP = 0.03  # the τ from which on the step of λ falls with it; a larger one lets λ shoot far beyond λ* early on
+SHARP = 0.03  # below this τ, the step of λ is proportional to τ; a larger value makes λ overshoot λ* early on
 SHRUNK = 0.85  # share of the iterations over which κ shrinks
 
 
@@ -85,7 +86,7 @@ class RegularisedCNPGPD:
     def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
         """Return the same method with K and N chosen for `budget` environment steps, unless they are set.
 
-        An iteration has at least ten walks if that leaves 50 iterations.
+        An iteration has at least ten walks, or fewer if there would otherwise be less than 50 iterations.
         """
         walks = 0.99 * budget * (1 - gamma)
         K = int(np.clip(walks / (self.N or 10), 50, ITERATIONS)) if self.K is None else self.K
@@ -104,14 +105,15 @@ class RegularisedCNPGPD:
         return 100 if self.N is None else self.N
 
     def tau_at(self, k: Any) -> Any:
-        """Return the entropy's weight τ_k, which falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
+        """Return τ_k, the entropy weight, which falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
         first, last = self.tau
         return first * (last / first) ** np.minimum(1.0, k / (FADED * self._K))
 
     def kappa_at(self, k: Any) -> Array:
-        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², which shrinks from κ_1 to κ.
+        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊².
 
-        The iterates therefore have many different margins, among which the final selection chooses.
+        The margin shrinks from κ_1, the setting `kappa_first`, to κ. So the iterates have many different margins, and
+        the final selection can choose among them.
         """
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
@@ -144,5 +146,5 @@ class RegularisedCNPGPD:
 
 
 def pull_to_uniform(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
-    """Return the parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω, and a pull by ν to the uniform policy."""
+    """Return the parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω plus a pull to the uniform policy by ν."""
     return (1 - nu) * theta + nu * (1 - gamma) / tau * omega

@@ -4,9 +4,9 @@
     λ ← P_[0,Λ]((1 − ητ) λ − η (J_g − b − κ))
 
 Here η is the step size and τ the weight of the regularisation. The entropy of π and the square of λ make the saddle
-point unique and the path to it a contraction. Guarantee of the paper: with constant η and τ the *last* iterate
-converges linearly to a point near the optimum, the nearer the smaller τ is; with τ = Θ(ε²) and η = Θ(ε⁴) it is
-ε-optimal after Õ(ε⁻⁶) iterations with exact gradients. The paper uses η = .1, τ = .08.
+point unique, and each step a contraction towards it. Guarantee of the paper: with constant η and τ, the *last* iterate
+converges linearly to a point near the optimum; the smaller τ, the nearer this point. With τ = Θ(ε²), η = Θ(ε⁴) and
+exact gradients, it is ε-optimal after Õ(ε⁻⁶) iterations. The paper uses η = .1, τ = .08.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ ZONES = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
 def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
     """Return CartPole, reward 1 per step, with two costs: the cart in one of five zones, and the pole beyond 6°.
 
-    The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. A cost is 1 if the state after the
-    step is in a zone, or beyond the angle. Each of the `limits` is on the number of such steps per episode of up to
-    `horizon` steps, undiscounted. The episode ends when |x| > 2.4 or the angle exceeds 12°. `lanes` is the number of
-    parallel episodes.
+    The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. The first cost is 1 if the cart is
+    in a zone after the step, the second if the pole is then beyond the angle. Each of the `limits` is on the number of
+    such steps per episode of up to `horizon` steps, undiscounted. The episode ends when |x| > 2.4 or the angle exceeds
+    12°. `lanes` is the number of parallel episodes.
     """
     zones = np.array(ZONES, np.float32)
 
@@ -65,9 +65,9 @@ def _cart(state: Any, force: Any) -> Any:
 def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
     """Return Acrobot, reward −1 per step until the double pendulum is above the line, with two costs.
 
-    The first cost is 1 if a torque is applied while θ̇₁ < 0, the second if one is applied while θ̇₂ < 0; the speeds are
-    those before the step. The `limits` are on the sums of the costs per episode of up to `horizon` steps, undiscounted.
-    `lanes` is the number of parallel episodes.
+    The first cost is 1 if a torque is applied while θ̇₁ < 0, the second if a torque is applied while θ̇₂ < 0, where the
+    speeds are those before the step. The `limits` are on the sums of the costs per episode of up to `horizon` steps,
+    undiscounted. `lanes` is the number of parallel episodes.
     """
 
     def reset(key: Any) -> Any:

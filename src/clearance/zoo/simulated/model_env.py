@@ -1,4 +1,4 @@
-"""A finite model as a Gymnasium environment with known exact values, to test everything that samples environments."""
+"""A finite model as a Gymnasium environment with known exact values, to test code that samples environments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ except ImportError:
 class ModelEnv(gymnasium.Env):
     """A Gymnasium environment with the states 0..S−1 and actions 0..A−1 of a CMDP; `info["g"]` holds the utilities [I].
 
-    It has no time limit. Entering a state that is absorbing with zero signals terminates the episode; this changes no
-    value J.
+    There is no time limit. The episode terminates when a state is entered that is absorbing with zero signals; this
+    does not change any value J.
     """
 
     metadata: dict[str, Any] = {}  # noqa: RUF012
@@ -44,7 +44,7 @@ class ModelEnv(gymnasium.Env):
         return self.s, float(h[0]), bool(self.ends[self.s]), False, {"g": h[1:]}
 
     def _draw(self, cumulated: Any) -> int:
-        """Draw a state by inversion from cumulative probabilities [S]; the last entry may differ from 1 by rounding."""
+        """Draw a state by inversion of cumulative probabilities [S], whose last entry may differ from 1 by rounding."""
         return min(
             int(np.searchsorted(cumulated, self.np_random.random() * cumulated[-1], side="right")), self.cmdp.S - 1
         )

@@ -1,4 +1,4 @@
-"""A finite model as a JAX environment with known exact values, to test everything that samples environments."""
+"""A finite model as a JAX environment with known exact values, to test code that samples environments."""
 
 from __future__ import annotations
 

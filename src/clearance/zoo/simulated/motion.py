@@ -18,9 +18,9 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
     """Return the task of swinging a pendulum up and holding it, with a limit on the torque: Σ |u|/2 ≤ budget.
 
-    u is the torque, and the sum is over the `horizon` steps of an episode, undiscounted. The dynamics are those of
-    Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward is divided by 16.2736, so that
-    it lies in [−1, 0]. `lanes` is the number of parallel episodes.
+    u is the torque, and the undiscounted sum is over the `horizon` steps of an episode. The dynamics are those of
+    Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8). The reward is divided by 16.2736, so that
+    it is in [−1, 0]. `lanes` is the number of parallel episodes.
     """
 
     def reset(key: Any) -> Any:
@@ -56,9 +56,10 @@ def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> En
 def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
     """Return the task of bringing a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
 
-    The state x = (position, v) changes by .1 (v, u) plus noise of variance .01 in a step with force u. Q = diag(1, .1),
-    R = 1, γ = .95, and x_0 ~ N(0, 1), as in `LQR.double_integrator`. The signals have no bounds: linear policies are
-    certified exactly (`simulator.linear_quadratic`), not by samples. `lanes` is the number of parallel episodes.
+    In each step with force u, the state x = (position, v) changes by .1 (v, u) plus noise of variance .01. Q = diag(1,
+    .1), R = 1, γ = .95, and x_0 ~ N(0, 1), as in `LQR.double_integrator`. The signals have no bounds, so samples cannot
+    certify policies; linear policies are certified exactly (`simulator.linear_quadratic`). `lanes` is the number of
+    parallel episodes.
     """
     lqr = LQR.double_integrator(budget)
     A, B, Q, R = (jnp.asarray(x, jnp.zeros(0).dtype) for x in (lqr.A, lqr.B, lqr.Q, lqr.R))
@@ -82,12 +83,12 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
 
 
 def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
-    """Return the task of driving a point through [−1, 1]² to the goal at (.8, .8), past two round hazards with cost 1.
+    """Return the task of driving a point through [−1, 1]² to the goal at (.8, .8), past two round hazards.
 
-    The speed is ≤ .1 per step in each direction, with noise of standard deviation .01; the start is within .1 of (−.8,
-    −.8) in each direction. The reward is the decrease of the distance to the goal, plus .1 for each step within .15 of
-    the goal. `limit` is on the number of steps in hazards per episode of `horizon` steps, undiscounted. `lanes` is the
-    number of parallel episodes.
+    Each step in a hazard costs 1. The speed is ≤ .1 per step in each direction, with noise of standard deviation .01.
+    The start is within .1 of (−.8, −.8) in each direction. The reward is the decrease of the distance to the goal, plus
+    .1 for each step that ends within .15 of the goal. `limit` is on the number of steps in hazards per episode of
+    `horizon` steps, undiscounted. `lanes` is the number of parallel episodes.
     """
     goal = np.array([0.8, 0.8], np.float32)
     centres, radii = np.array([[-0.2, -0.2], [0.35, 0.2]], np.float32), np.array([0.35, 0.25], np.float32)
@@ -121,7 +122,7 @@ def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> En
 def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> LinearPolicy:
     """Return a Gaussian policy network as the linear policy u = −Kx + c + ξ of observations x, with normal noise ξ.
 
-    The network must have no hidden layers, and a scale that does not depend on the state. The normaliser must leave the
+    The network must not have hidden layers, its scale must not depend on the state, and the normaliser must leave the
     observations unchanged.
     """
     if policy.design.hidden or policy.design.scale == "state":
