@@ -108,9 +108,16 @@ def test_solve_from_samples(cli: Cli) -> None:
     assert said["env_steps"] <= 3e5 and said["attempts"] >= 1 and 0 < said["slater"] < 2 / 3
     certificate = json.loads(Path("run/certificate.json").read_text())
     assert certificate["episodes"] > 0 and "used as a simulator" in certificate["scope"]
+    assert "estimated best reward within the limits: " in certificate["message"]
     status, exact = cli.json("certify two-state run/policy.npz")
     assert status == 0 and exact["slack"][0] >= 0
     assert cli.json("certify two-state run/policy.npz --evidence samples --budget 3e5")[1]["verdict"] == "CERTIFIED"
+
+
+def test_a_margin_from_samples_is_called_a_lower_bound(cli: Cli) -> None:
+    said = cli("solve two-state --evidence samples --budget 3e5 --delta 0.05 --seed 1")[1]
+    assert "Slater margin, at least  0." in said
+    assert "Slater margin, at least" not in cli("solve two-state --K 20")[1]
 
 
 def test_certify_a_rule(cli: Cli) -> None:

@@ -145,3 +145,21 @@ def test_the_price_of_a_limit_is_true() -> None:
     assert price_words("heat", 2.0, cost=True).startswith("heat: at the margin, lowering this limit by one unit costs")
     assert price_words("heat", 2.0, cost=False).startswith("heat: at the margin, raising this limit by one unit costs")
     assert prices_in_words({"lam": [1.0], "evidence": "samples", "names": ["a"], "costs": [True]}) == []
+
+
+def test_a_limit_of_zero_cannot_be_lowered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimum", "inventory", "--limit", "lost sales=0"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "lost sales: at the margin, raising this limit by one unit gains at most 545.5." in text
+    assert "lowering" not in text
+    main(["optimum", "inventory", "--limit", "lost sales=0.1"])
+    assert "lowering this limit by one unit costs at least" in " ".join(capsys.readouterr().out.split())
+
+
+def test_rounding_is_no_relaxed_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["optimum", "inventory", "--limit", "lost sales=-1"]
+    assert main(words) == 3
+    out = capsys.readouterr().out
+    assert re.search(r"lost sales +≤ -1 +yes +1\.00001 +≤ 0\n", out) and "e-" not in out
+    assert main([*words, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["relax_all"] > 1

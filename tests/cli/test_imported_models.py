@@ -208,7 +208,11 @@ def test_a_run_from_a_table_to_its_policy(plant: cl.CMDP, capsys: pytest.Capture
     assert cli("export run --to best.json --what policy", capsys)[0] == 0
     assert "worn-0" in json.loads(Path("best.json").read_text())["components"][0]["policy"]
     assert cli("export run --to model.umb", capsys)[0] == 0
-    assert cli("export run --to t.csv", capsys)[0] == 0 and Path("t.csv").read_text().startswith("k,")
+    status, said, _ = cli("export run --to plant_policy.csv", capsys)
+    assert status == 0 and Path("plant_policy.csv").read_text().startswith("k,")
+    assert "Written: the trace; for the policy: --what policy." in said
+    for words in ("trace.csv", "t.csv --what trace"):  # asked for
+        assert "--what" not in cli(f"export run --to {words}", capsys)[1]
     assert cl.load_model("model.umb", gamma=0.95).states == plant.states
 
 

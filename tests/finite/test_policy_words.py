@@ -61,6 +61,19 @@ def test_names_are_used_and_escaped() -> None:
     assert random == "It randomises in 1 of 5 states: worn (repair with 0.75, run with 0.25)."
 
 
+def test_a_range_ends_at_a_randomised_state_that_mostly_takes_another_action() -> None:
+    """Wear 2 is most often serviced, so "fast in wear 1 to 4" and "threshold policy" would be wrong."""
+    names = (["wear 0", "wear 1", "wear 2", "wear 3", "wear 4", "down"], ["slow", "fast", "service"])
+    pi = table([0, 1, 1, 1, 1, 0])
+    pi[0], pi[2] = [0.25, 0.75, 0.0], [0.0, 0.1, 0.9]
+    first, random = describe_table(pi, all_of(pi), *names)
+    assert first == "Fast in wear 1, fast in wear 3 to 4, slow in down." and "wear 2 (service with 0.9" in random
+    pi[2] = [0.0, 0.9, 0.1]
+    assert describe_table(pi, all_of(pi), *names)[0] == "Threshold policy: fast in wear 1 to 4, slow in down."
+    pi[5], pi[0] = [0.0, 0.0, 1.0], [0.0, 0.25, 0.75]  # service, then fast, then service again
+    assert describe_table(pi, all_of(pi), *names)[0] == "Fast in wear 1 to 4, service in down."
+
+
 def test_names_without_numbers_are_listed_and_never_stand_for_others() -> None:
     """A range of names would seem to contain `bad`, which is never visited."""
     pi, visited = table([1, 0, 0, 2, 0]), np.array([True, True, True, False, True])

@@ -5,7 +5,10 @@ from __future__ import annotations
 RULE = "the policy carries nothing from one episode to the next, apart from its random numbers, which never repeat"
 FRESH_RESETS = "resets are independent of each other"
 STEADY = "the environment does not change over time"
-CONSTANT = "Every episode gave the same sums: environment and policy must be deterministic, not seeded again each time"
+CONSTANT = (
+    "Every episode gave the same sums. That is right if they never vary; if the environment or the policy seeds itself "
+    "again in each episode, the test is not valid"
+)
 
 
 def assume(*assumptions: str) -> str:

@@ -65,7 +65,9 @@ def _export_run(args: argparse.Namespace) -> dict[str, Any]:
     flag_types.check_file(args.to, args.source, suffixes, flag="--to")
     found = run_reader.load(args.source)
     if what == "trace":
-        return {"rows": export(found, args.to)}
+        rows = export(found, args.to)
+        asked = args.what or Path(args.to).name.startswith("trace")
+        return {"rows": rows} | ({} if asked else {"message": ["Written: the trace; for the policy: --what policy."]})
     file = Path(args.source) / "problem.npz"
     if not file.exists():
         raise InputError(f"{args.source}: is a run on a simulator, which has no table; use its policy.npz")

@@ -6,11 +6,12 @@ A cost is shown with the sign that the user wrote: its value, an upper bound and
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from clearance.certificates.verdict_words import as_written
-from clearance.core.errors import round_up
+from clearance.core.errors import relaxed_limit, round_up
 from clearance.core.labels import label
 from clearance.core.text import visible
 
@@ -40,7 +41,7 @@ def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
     for i, (name, b, cost) in enumerate(zip(names, result["b"], result["costs"], strict=True)):
         amount = result["relax_each"][i] if together is None else together[i]
         alone = "cannot help" if result["relax_each"][i] is None else f"{round_up(amount):.6g}"
-        relaxed = "—" if amount is None else _relaxed(b - amount, cost=cost)
+        relaxed = "—" if amount is None else _cell("b", relaxed_limit(b, amount), cost=cost)
         conflict = "yes" if name in result["conflict"] else "no"
         rows.append([visible(name), _cell("b", b, cost=cost), conflict, alone, relaxed])
     last = "relaxed limit" if together is None else "met together"
@@ -65,11 +66,6 @@ def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
     return ["constraint", *(label(key) for key in known)], rows
 
 
-def _relaxed(b: float, *, cost: bool) -> str:
-    """Return a relaxed limit as text. It is rounded to the loose side, so that the rounded limit can still be met."""
-    return _cell("b", -round_up(-b), cost=cost)
-
-
 def _price(lam: float, low: float, high: float) -> str:
     """Return a multiplier λ as text with six digits, such as "1.25 ± 0.003".
 
@@ -84,5 +80,6 @@ def _cell(key: str, value: float | None, *, cost: bool) -> str:
         return "—"
     if key in ("J_g", "J_g_lower", "b"):
         sign = "" if key != "b" else "≤ " if cost else "≥ "
-        return f"{sign}{as_written(value, cost=cost):.6g}"
+        seen = 0.0 if abs(value) < sys.float_info.min else value  # bounds of 0 are off by a subnormal number
+        return f"{sign}{as_written(seen, cost=cost):.6g}"
     return f"{value:.6g}"

@@ -59,6 +59,7 @@ IN_SENTENCES = (
     "lam_range",
     "conflict_weights",
 )
+AT_LEAST = "Slater margin, at least"  # its label if it is a confidence bound
 OF_RELAXING = ("status", "slater", "conflict", "relax_all", "relaxed_J_r")  # rows below the table of relaxations
 CHANGES = "The limits, and the smallest changes that make them feasible:"
 CLOSEST = "The policy that comes closest to the limits:"
@@ -166,6 +167,8 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
     hidden += () if result.get("env_steps") else ("env_steps",)  # exact evidence takes no steps
     hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal to J_r in all digits that are shown
     facts = {k: _fact(k, v) for k, v in result.items() if _plain(v) is not None and k not in hidden}
+    if "slater" in facts and result.get("evidence") == "samples":
+        facts["slater"] = AT_LEAST, facts["slater"][1]
     found = []
     if "relax_each" in result:
         found.append(limit_tables.table_of_relaxations(result, names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -124,3 +125,13 @@ def round_up(x: float, digits: int = 6) -> float:
     shown = float(f"{x:.{digits}g}")
     step = 0.0 if shown >= x else 10.0 ** (math.floor(math.log10(abs(x))) + 1 - digits)
     return float(f"{shown + step:.{digits}g}")
+
+
+def relaxed_limit(b: float, amount: float) -> float:
+    """Return the limit b relaxed by `amount`, to six digits and rounded to the loose side; 0 if only rounding is left.
+
+    >>> relaxed_limit(-0.3, 0.0990001), relaxed_limit(1.0, math.nextafter(1.0, 2))
+    (-0.399001, 0.0)
+    """
+    rest = amount - b
+    return 0.0 if abs(rest) <= 4 * sys.float_info.epsilon * abs(b) else -round_up(rest)

@@ -25,7 +25,7 @@ import numpy as np
 from clearance.certificates.certificate import Certificate
 from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.core.arrays import Array
-from clearance.core.errors import InputError, round_up
+from clearance.core.errors import InputError, relaxed_limit
 from clearance.core.validation import check_model
 from clearance.exact.exact_certificate import certify_exactly
 from clearance.exact.feasibility import Scaled, farkas_bound, safest_policy
@@ -95,7 +95,7 @@ class Infeasibility:
 
     def _relaxed_in_words(self, i: int, amount: float | None) -> str:
         assert amount is not None
-        b = -round_up(amount - float(self.cmdp.b[i]))
+        b = relaxed_limit(float(self.cmdp.b[i]), amount)
         return bound_words(self.cmdp.names[i], b, cost=self.cmdp.costs[i])
 
     @cached_property

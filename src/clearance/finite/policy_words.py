@@ -148,19 +148,21 @@ def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, 
 
     The sentence names one action for all of them, a few ranges of states, or counts of each action. It is empty if
     there are no such states. Only states in the mask `visited` are described, and `random` is a mask of the states in
-    which the policy randomises. `state` and `action` are functions from an index to a name.
+    which the policy randomises. A range ends before a state in which another action is the most likely one. `state` and
+    `action` are functions from an index to a name.
     """
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
         return ""
-    runs = [(a, list(part)) for a, part in groupby(sure.tolist(), key=lambda s: int(act[s]))]
-    if len(runs) == 1:
+    if len(np.unique(act[sure])) == 1:
         also = ", except where it randomises" if random.any() else ""
-        return f"{_upper(action(runs[0][0]))} in every state that it visits{also}."
+        return f"{_upper(action(int(act[sure[0]])))} in every state that it visits{also}."
+    alike = [(a, list(part)) for a, part in groupby(np.flatnonzero(visited).tolist(), key=lambda s: int(act[s]))]
+    runs = [(a, certain) for a, part in alike if (certain := [s for s in part if not random[s]])]
     if len(runs) <= MOST_RUNS and (len(runs) < len(sure) or len(sure) <= MOST_NAMES):
         parts = ", ".join(f"{action(a)} in {_span(part, state)}" for a, part in runs)
-        # Each action has one contiguous range of states, and some range has more than one state.
-        climbs = len({a for a, _ in runs}) == len(runs) < len(sure)
+        # No action comes back, not even as the most likely one, and some action is taken in more than one state.
+        climbs = len({a for a, _ in alike}) == len(alike) and len(runs) < len(sure)
         return f"Threshold policy: {parts}." if climbs else _upper(f"{parts}.")
     return _mostly(act[sure], action)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from clearance.certificates.price_words import price_words, prices
+from clearance.certificates.price_words import cannot_tighten, price_words, prices
 from clearance.certificates.verdict_words import bound_words, describe_certificate, limit_words
 from clearance.core.criterion import sum_words
 from clearance.finite.policy_words import describe_policy
@@ -57,7 +57,8 @@ def limits_words(view: View) -> list[tuple[str, list[str]]]:
         if said:
             head = limit_words(name, said["J_g"][i], view.b[i], cost=cost, estimated=estimated)
         lam = prices(said)
-        lines = [] if lam is None else [price_words(name, lam[i], cost=cost).partition(": ")[2]]
+        strictest = cost and bool(said) and cannot_tighten(said, i)
+        lines = [] if lam is None else [price_words(name, lam[i], cost=cost, strictest=strictest).partition(": ")[2]]
         lines = [f"{line[0].upper()}{line[1:]}" for line in lines]
         curve = next((c for c in view.prices if c.name == name), None)
         found.append((head, lines if curve is None else [*lines, *_alternatives(curve)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,8 @@ from clearance.core.arrays import Array
 from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
 from clearance.finite.mixture import Mixture
 from clearance.runs.worlds.planned_estimators import Estimator, make_estimator
+
+ROUNDING = 1e-9  # relative to the reward: smaller differences are not mentioned
 
 
 class Explored(Protocol):
@@ -118,3 +121,28 @@ def join_ends(explored: Explored, b: Array, bold: Planned, safe: Planned, like: 
         lowest = explored.lowest(end.seen.pi)
         tables.append(make_estimator(end.seen, lowest, like.how.power, like.how.shorter).base)
     return Ends(pi, explored.episodes(Mixture([share, 1 - share], pi), np.stack(tables), like.how.power), share)
+
+
+def loss_words(best: float, error: float, price: float, rest: float) -> str:
+    """Return words on the best reward within the limits, as estimated, and on what a tested policy loses of it.
+
+    best, error  the estimate and its standard error
+    price, rest  what the slack costs that the test needs, and what better learning could gain; each is mentioned only
+                 if it exceeds the error, and rounding
+
+    >>> loss_words(38.5521, 0.023, 0.104, 0.00534)
+    'estimated best reward within the limits: 38.55 ± 0.02; of that, 0.1 is given up so that the test passes'
+    """
+    least = max(error, ROUNDING * abs(best))
+    why = ((price, "so that the test passes"), (rest, "because learning is not finished"))
+    given_up = [f"{loss:.2g} is given up {reason}" for loss, reason in why if loss > least]
+    lost = f"; of that, {' and '.join(given_up)}" if given_up else ""
+    return f"estimated best reward within the limits: {_with_error(best, error)}{lost}"
+
+
+def _with_error(x: float, error: float) -> str:
+    """Return x ± error, to the first digit of the error; x alone if the error is at most rounding."""
+    if not ROUNDING * abs(x) < error < math.inf:
+        return f"{x:.6g}"
+    digits = max(0, -math.floor(math.log10(error)))
+    return f"{x:.{digits}f} ± {error:.{digits}f}"

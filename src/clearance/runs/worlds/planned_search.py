@@ -30,7 +30,7 @@ from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
 from clearance.exact.planning import penalise, plan_best, plan_exploration, plan_safest
 from clearance.finite.mixture import Mixture
 from clearance.runs.worlds.planned_estimators import SHORTER, Estimator, make_estimator
-from clearance.runs.worlds.planned_policy import Explored, Planned, join_ends
+from clearance.runs.worlds.planned_policy import Explored, Planned, join_ends, loss_words
 
 ROUND = 0.04  # share of the budget for episodes by one plan, before the next plan is computed
 ROUNDS = (2, 10)  # fewest and most such rounds before the first test; they stop when the slack it needs stops falling
@@ -90,7 +90,7 @@ class PlannedSearch:
         return next(s for s, a in zip(self.sources, self.attempts, strict=True) if a.policy is policy)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence on how much reward a tested policy loses against the best policy on the estimated model.
+        """Return words on how much reward a tested policy loses against the best policy on the estimated model.
 
         Return "" if that best policy cannot be computed, or if there are no limits.
 
@@ -104,10 +104,7 @@ class PlannedSearch:
         most, J = model.evaluate(plan.pi), attempt.policy.weights @ [model.evaluate(p).J for p in attempt.policy.pi]
         price = float(plan.lam @ np.maximum(J[1:] - self.b, 0.0))
         rest = max(float(most.J[0] - J[0]) - price, 0.0)
-        return (
-            f"on the estimated model the slack that the certificate needs costs {price:.3g} of the reward, and "
-            f"{rest:.3g} is left to the learner: without slack {most.J[0]:.6g} ± {most.doubt[0]:.2g} could be earned"
-        )
+        return loss_words(float(most.J[0]), float(most.doubt[0]), price, rest)
 
     @property
     def certified(self) -> list[int]:
