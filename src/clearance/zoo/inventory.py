@@ -20,7 +20,8 @@ def inventory(
 
     State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; units that do not fit
     are not ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales are min(y, D); unmet demand is
-    lost; the next stock is (y − D)⁺.
+    lost; the next stock is (y − D)⁺. The cost of a step is the expected number of lost sales, so a limit on single
+    episodes, such as P(lost sales > 2), is about the sum of these means and not about the sales lost in an episode.
 
         r = 8 E min(y, D) − (4 + 2(y − x)) 1{y > x} − y          revenue − ordering − holding
         cost = E (D − y)⁺,   limit = (1 − fill_rate) · E D / (1−γ)
