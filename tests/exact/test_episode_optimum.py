@@ -196,6 +196,14 @@ def test_costs_of_which_only_the_mean_is_known_have_no_chances(tmp_path: Any) ->
         cl.limit_episodes(on_days.cmdp, {"lost sales": cl.Chance(3, 0.05)})
 
 
+def test_entering_by_chance_is_a_mean() -> None:
+    for state in ("0 bikes", "1 bike"):  # both can be left again, so the states double
+        found = cl.limit_reach(bikes().replace(rho=[0.5, 0.5]), [state], at_most=0.5, name="there")
+        for name in ("lost sales", "there"):
+            with pytest.raises(cl.InputError, match="depends on what happens next"):
+                cl.limit_episodes(found, {name: cl.Chance(3, 0.05)})
+
+
 def test_costs_that_are_certain_or_replaced_have_chances() -> None:
     model = bikes()
     other = model.replace(h=model.h * 2.0)
