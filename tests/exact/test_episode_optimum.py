@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,79 @@ def test_what_cannot_be_counted_is_refused() -> None:
         cost_product(model, {"wear": cl.CVaR(0.9, 5)})
     with pytest.raises(cl.InputError, match="cannot be reached"):
         cl.episode_optimum(model, chance).product.state(2, wear=0)
+
+
+BIKES = {  # of one bike, half of the days two customers lose a sale
+    "state": ["0 bikes", "0 bikes", "1 bike", "1 bike"],
+    "action": ["wait"] * 4,
+    "next_state": ["0 bikes", "1 bike", "0 bikes", "1 bike"],
+    "probability": [0.5, 0.5, 0.5, 0.5],
+    "reward": [1.0, 1.0, 1.0, 1.0],
+    "lost sales": [2.0, 0.0, 0.0, 0.0],
+    "days": [1.0, 1.0, 1.0, 1.0],
+}
+
+
+def bikes(**more: Any) -> cl.CMDP:
+    return cl.from_table(BIKES | more, limits={"lost sales": 9.0, "days": 9.0}, initial="0 bikes", horizon=2)
+
+
+def test_costs_of_which_only_the_mean_is_known_have_no_chances(tmp_path: Any) -> None:
+    # The table's own rows lose more than 3 sales with probability 1/4; the means 1 + (1 or 0) never exceed 2.
+    model = bikes()
+    model.save(tmp_path / "model.npz")
+    words = r"the cost of '0 bikes', 'wait' depends on what happens next, .* only its mean: put what happened into"
+    stored, scaled = cl.CMDP.load(tmp_path / "model.npz"), model.h * np.array([3.0, 1.0, 1.0])[:, None, None]
+    for same in (model, stored, model.replace(horizon=3), model.tightened(0.1), model.replace(h=scaled)):
+        for rule in (cl.Chance(3, 0.05), cl.CVaR(0.9, 3), cl.CVaR(0.9, 3, at=2)):
+            with pytest.raises(cl.InputError, match=words):
+                cl.limit_episodes(same, {"lost sales": rule})
+        with pytest.raises(cl.InputError, match=words):
+            tail_of(same, np.ones((2, 1)), "lost sales", cl.CVaR(0.9, 3))
+    on_days = cl.limit_episodes(model, {"days": cl.Chance(5, 0.05)})  # this cost is certain
+    with pytest.raises(cl.InputError, match=words.replace("'0 bikes'", "'0 bikes, days 0'")):
+        cl.limit_episodes(on_days.cmdp, {"lost sales": cl.Chance(3, 0.05)})
+
+
+def test_entering_by_chance_is_a_mean() -> None:
+    for state in ("0 bikes", "1 bike"):  # both can be left again, so the states double
+        found = cl.limit_reach(bikes().replace(rho=[0.5, 0.5]), [state], at_most=0.5, name="there")
+        for name in ("lost sales", "there"):
+            with pytest.raises(cl.InputError, match="depends on what happens next"):
+                cl.limit_episodes(found, {name: cl.Chance(3, 0.05)})
+
+
+def test_costs_that_are_certain_or_replaced_have_chances() -> None:
+    model = bikes()
+    other = model.replace(h=model.h * 2.0)
+    certain = bikes(**{"lost sales": [2.0, 2.0, 0.0, 0.0]})
+    impossible = bikes(probability=[0.0, 1.0, 0.5, 0.5])  # the rows differ, but one of them never happens
+    assert other.averaged is None and certain.averaged is None and impossible.averaged is None
+    for free in (other, certain, impossible):
+        assert cl.episode_optimum(free, {"lost sales": cl.Chance(9, 0.05)}).status == "optimal"
+
+
+def test_all_importers_know_which_costs_are_means() -> None:
+    P = np.array([[[0.5, 0.5], [0.0, 1.0]]])
+    R = np.array([[[2.0, 0.0], [7.0, 3.0]]])  # from state 1 only one next state is possible
+    by_matrices = cl.from_matrices(P, [0.0, 1.0], costs={"c": R}, limits={"c": 9.0}, horizon=3)
+    by_functions = cl.model(
+        states=[0, 1], actions=["go"], transitions=lambda s, a: [{0: 0.5, 1: 0.5}, {1: 1.0}][s],
+        reward=lambda s, a: float(s), costs={"c": lambda s, a, t: R[0, s, t]}, limits={"c": 9.0}, horizon=3,
+    )  # fmt: skip
+    for model in (by_matrices, by_functions):
+        assert model.averaged is not None
+        assert model.averaged[:, :, 0].tolist() == [[False, False], [True, False]]
+        with pytest.raises(cl.InputError, match="only its mean"):
+            cl.episode_optimum(model, {"c": cl.Chance(3, 0.05)})
+    with pytest.raises(cl.InputError, match="averaged must be"):
+        by_matrices.with_averaged([True])
+    env = SimpleNamespace(P={0: {0: [(0.5, 0, 0.0, False), (0.5, 1, 1.0, True)]}, 1: {0: [(1.0, 1, 0.0, True)]}})
+    fall = {"fall": lambda s, a, t, reward, over: float(t == 1)}
+    with pytest.raises(cl.InputError, match="the cost of state 0, action 0 depends on what happens next"):
+        cl.episode_optimum(
+            cl.from_toy_text(env, costs=fall, limits={"fall": 1.0}, horizon=3), {"fall": cl.Chance(0, 0.5)}
+        )
 
 
 def test_units() -> None:

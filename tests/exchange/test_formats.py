@@ -223,7 +223,9 @@ def test_labels_become_actions(tmp_path: Path) -> None:
 def test_rewards_of_transitions_are_expectations(tmp_path: Path) -> None:
     (tmp_path / "m.tra").write_text(TRA)
     (tmp_path / "m.toll.trew").write_text("3 4 1\n0 0 1 10\n")
-    assert cl.load_model(tmp_path / "m.tra", gamma=0.9, reward="toll").r[0, 0] == pytest.approx(3.0)
+    toll = cl.load_model(tmp_path / "m.tra", gamma=0.9, reward="toll")
+    assert toll.r[0, 0] == pytest.approx(3.0)
+    assert toll.averaged is not None and np.argwhere(toll.averaged).tolist() == [[0, 0, 0]]
     lines = CSV.replace("s=0,go,s=1,0.3,1.5", "s=0,go,s=1,0.3,11.5")
     (tmp_path / "m.csv").write_text(lines)
     assert cl.load_model(tmp_path / "m.csv", **HOW).r[0, 0] == pytest.approx(0.7 * 1.5 + 0.3 * 11.5)
@@ -260,6 +262,7 @@ def test_umb_as_other_tools_write_it(tmp_path: Path) -> None:
         np.testing.assert_allclose(found.P[:, 0], [[2 / 3, 1 / 3], [0, 1]], atol=0)
         assert found.r[:, 0].tolist() == pytest.approx([5 + 4, 1]) and found.rho.tolist() == [0, 1]
         assert found.states == ("x=0,ok", "x=3,!ok")
+        assert found.averaged is not None and found.averaged[0, :, 0].tolist() == [True, False]
     assert tarfile.is_tarfile(tmp_path / "m.umb")
 
 

@@ -38,6 +38,7 @@ from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.finite_world import SAMPLERS
 from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import Task
+from tests.exact.test_episode_optimum import small_model
 
 SRC = Path(cl.__file__).parent
 METHODS_OF_MODELS = [kind for kind in METHODS.values() if not issubclass(kind, NaturalSteps)]
@@ -680,6 +681,26 @@ def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
             k: v for k, v in whole.items() if k not in ("seconds", "run")
         }
         assert bits("run") == bits("whole")
+
+
+def test_runs_with_limits_on_single_episodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_model(0).save("wear.npz")
+    flags = "wear.npz --limit P(wear>4)<=0.15 --K 60 --N 10"
+    assert cli(f"solve {flags} --out whole --json", capsys)[0] in (0, 4)
+    with monkeypatch.context() as m:
+        m.setattr(loop, "_advance", Bomb(loop._advance, 5, KeyboardInterrupt))
+        assert cli(f"solve {flags} --out run --json", capsys)[0] == 130
+    status, _, err = cli("solve wear.npz --limit P(wear>3)<=0.15 --resume run", capsys)
+    assert status == 2 and "is not as in the run in run, where it was P(wear>4.0)<=0.15" in err
+    for how in ("--resume run", f"{flags} --resume run"):
+        assert cli(f"solve {how} --json", capsys)[0] in (0, 4)
+        assert bits("run") == bits("whole")
+    assert cli("certify --check run", capsys)[0] in (0, 4)
+    assert cli("report run", capsys)[0] == 0
+    assert "step costs c(s, a) in one episode" in Path("run/report.html").read_text()
+    assert cli(f"solve {flags} --evidence samples --budget 1e4 --out sampled --json", capsys)[0] in (0, 4)
 
 
 def test_a_run_begun_in_python_takes_no_flags(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,9 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 CHANCE = re.compile(rf"P\((.+?)>\s*({NUMBER})\s*\)\s*(?:<=|≤)\s*({NUMBER})")
 TAIL = re.compile(rf"CVaR\s*({NUMBER})\s*\((.+?)\)\s*(?:<=|≤)\s*({NUMBER})(?:\s+at\s+({NUMBER}))?", re.IGNORECASE)
 
+OF_CHANCE = re.compile(rf"P\((.+ > {NUMBER})\)")  # the names of these limits in a finite model
+OF_TAIL = re.compile(rf"(CVaR{NUMBER}\((.+)\))(?: − ({NUMBER}))?")
+
 
 @dataclass(frozen=True)
 class Chance:
@@ -201,6 +204,20 @@ def split_limits(limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
         for one in given if isinstance(given, list | tuple) else [given]:
             found.append((str(name), one if isinstance(one, Rule) else read_number(f"limits[{name!r}]", one)))
     return found
+
+
+def name_of_tail(name: str) -> tuple[str, float, str] | None:
+    """Return (limited quantity, ν or 0, event) if `name` is that of a limit on single episodes in a finite model.
+
+    Such a model limits CVaR − ν; the event is that an episode costs more than the threshold.
+
+    >>> name_of_tail("CVaR0.9(wear) − 4"), name_of_tail("P(wear > 2)")
+    (('CVaR0.9(wear)', 4.0, 'wear > 4'), ('P(wear > 2)', 0.0, 'wear > 2'))
+    """
+    if chance := OF_CHANCE.fullmatch(name):
+        return name, 0.0, chance[1]
+    tail = OF_TAIL.fullmatch(name)
+    return None if tail is None else (tail[1], float(tail[3] or 0), f"{tail[2]} > {tail[3] or 0}")
 
 
 def has_tails(limits: Any) -> bool:

@@ -20,7 +20,7 @@ from clearance.core.errors import InputError
 from clearance.core.tail_limits import CVaR, Rule, split_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
-from clearance.finite.cost_product import WHOLE, CostProduct, cost_product, find_unit
+from clearance.finite.cost_product import WHOLE, CostProduct, cost_product, find_unit, refuse_means
 
 LEVELS = 1000  # the largest number of thresholds ν that are tried
 
@@ -93,6 +93,7 @@ def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> E
     assert isinstance(rule, CVaR)
     if name not in model.names:
         cost_product(model, {name: rule})  # says that there is no such cost
+    refuse_means(model, name, rule)
     unit = _unit(model, name)
     most = math.floor(rule.at_most / unit + WHOLE)
     if most < 0:
@@ -136,6 +137,7 @@ def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)
+    refuse_means(model, cost, rule)
     unit, least = _unit(model, cost), math.inf
     for level in range(LEVELS):
         found = _tail_at(model, policy, cost, replace(rule, at=level * unit))

@@ -8,6 +8,7 @@ from clearance.certificates.certificate import Certificate, Verdict, build_certi
 from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.errors import SolverError
+from clearance.core.tail_limits import name_of_tail
 from clearance.exact.never import never_words, zero_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
@@ -60,7 +61,9 @@ def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     If `mixture` is None, the policy is a rule: a Python function of the user.
     """
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
-    return scope_words(f"{what}, started in {start_words(cmdp)}", cmdp.full_criterion, how, limited=cmdp.I > 0)
+    found = [tail[0] for name in cmdp.names if cmdp.kind != "average" and (tail := name_of_tail(name))]
+    tails = [f"{label} is about the sum of the model's step costs c(s, a) in one episode" for label in found]
+    return scope_words(f"{what}, started in {start_words(cmdp)}", cmdp.full_criterion, how, tails, limited=cmdp.I > 0)
 
 
 def _one(mixture: Mixture) -> str:
@@ -82,7 +85,8 @@ def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Opt
     if cmdp.I == 0:
         return "there are no limits, so none is broken"
     if verdict == "CERTIFIED":
-        never = ", ".join(cmdp.names[i] for i in zero_limits(cmdp) if cmdp.kind != "average")
+        names = [cmdp.names[i] for i in zero_limits(cmdp) if cmdp.kind != "average"]
+        never = ", ".join(tail[2] if (tail := name_of_tail(name)) else name for name in names)
         return "every limit is met, proven for the numbers as stored" + (f"; no run can have {never}" if never else "")
     impossible = best is not None and best.status == "infeasible"
     if verdict == "VIOLATED":

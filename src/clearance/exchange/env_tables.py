@@ -8,7 +8,7 @@ from typing import Any
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.exchange.explicit_model import match_limits
 from clearance.finite.cmdp import CMDP
-from clearance.finite.gymnasium_tables import Signal, gymnasium_signal, gymnasium_table
+from clearance.finite.gymnasium_tables import Signal, gymnasium_signal, gymnasium_table, gymnasium_varies
 
 
 def from_toy_text(
@@ -35,7 +35,9 @@ def from_toy_text(
     P, r, rho = gymnasium_table(env)
     cost = [gymnasium_signal(env, f) for f in costs.values()]
     given = {"cost": cost, "limit": [limits[name] for name in costs], "names": list(costs)} if costs else {}
-    return CMDP(P, r, rho=rho, gamma=gamma, criterion=criterion, horizon=horizon, order="state", **given)
+    found = CMDP(P, r, rho=rho, gamma=gamma, criterion=criterion, horizon=horizon, order="state", **given)
+    signals = (lambda s, a, s_next, reward, over: reward, *costs.values())
+    return found.with_averaged([gymnasium_varies(env, f) for f in signals])
 
 
 def _make(name: str) -> Any:

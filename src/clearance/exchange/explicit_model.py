@@ -10,7 +10,7 @@ discount factor.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class ExplicitModel:
     place    a function that returns where transition n is in the file, for error messages
     rho      start distribution [S]; None: uniform
     states, actions   their names; None if they are only numbered
+    averaged   by name, where [S, A] a reward of one step depends on what happens, so that `rewards` has only its mean
     tolerance  how far the sum of a row of probabilities may deviate from 1; rows of files with few digits are
                normalised
     """
@@ -53,6 +54,7 @@ class ExplicitModel:
     actions: tuple[str, ...] | None = None
     place: Callable[[int], str] = "entry {}".format
     tolerance: float = SUM_TOLERANCE
+    averaged: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def state_name(self, s: int) -> str:
         return repr(self.states[s]) if self.states else str(s)
@@ -84,16 +86,19 @@ def build_cmdp(
         limits, b = (_full_names(model, check_limits(*given)) for given in (("limits", limits), ("b", b)))
         for name in (*limits, *b):
             _require(model, "limits" if name in limits else "b", name)
-        r = reward_signal(model, reward, (*limits, *b))
+        chosen = reward_name(model, reward, (*limits, *b))
+        r = chosen[0] * model.rewards[chosen[1]] + 0.0
         prob, available = _check_rows(model)
         P = transitions(model.S, model.A, model.s, model.a, model.s_next, prob)
         g, costs = (np.array([model.rewards[n] for n in names]).reshape(-1, model.S, model.A) for names in (b, limits))
-        return CMDP(
+        found = CMDP(
             P, r, g, np.array(list(b.values()), float), cost=costs, limit=np.array(list(limits.values()), float),
             gamma=gamma, criterion=criterion, horizon=horizon,
             rho=read_start(model, initial), names=[*b, *limits], order="state",
             available=None if available.all() else available, states=model.states, actions=model.actions,
         )  # fmt: skip
+        certain = np.zeros((model.S, model.A), bool)
+        return found.with_averaged([model.averaged.get(name, certain) for name in (chosen[1], *b, *limits)])
     except InputError as e:
         raise InputError(str(e) if str(e).startswith(model.source) else f"{model.source}: {e}") from None
 
@@ -153,11 +158,11 @@ def split_reward(reward: str, names: Sequence[str]) -> tuple[float, str]:
     return (-1.0, reward[1:]) if minus else (1.0, reward)
 
 
-def reward_signal(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> Array:
-    """Return r [S, A], the signal to maximise; `limited` are the names of the rewards that have a limit."""
+def reward_name(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> tuple[float, str]:
+    """Return (sign, name) of the reward to maximise; `limited` are the names of the rewards that have a limit."""
     sign, name = (1.0, None) if reward is None else split_reward(reward, list(model.rewards))
     name = None if name is None else find_name(name, model.rewards) or name
-    return sign * model.rewards[choose_reward(model, name, limited)] + 0.0
+    return sign, choose_reward(model, name, limited)
 
 
 def choose_reward(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> str:
@@ -272,6 +277,14 @@ def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
     np.minimum.at(low, row, values)
     np.maximum.at(high, row, values)
     return np.where(low == high, np.where(np.isfinite(low), low, 0.0), mean).reshape(S, A)
+
+
+def varies(S: int, A: int, row: Whole, prob: Array, values: Array) -> NDArray[np.bool_]:
+    """Return where [S, A] the `values` [n] of the possible transitions of a pair differ; arguments as in `expect`."""
+    low, high = np.full(S * A, np.inf), np.full(S * A, -np.inf)
+    np.minimum.at(low, row[prob > 0], values[prob > 0])
+    np.maximum.at(high, row[prob > 0], values[prob > 0])
+    return (low < high).reshape(S, A)
 
 
 def index_names(names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...] | None]:

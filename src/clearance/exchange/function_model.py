@@ -10,7 +10,7 @@ import numpy as np
 
 from clearance.core.errors import InputError
 from clearance.core.keywords import not_called
-from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_pairs, expect, match_limits
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_pairs, expect, match_limits, varies
 from clearance.finite.cmdp import CMDP
 
 MOST_STATES = 5_000_000
@@ -133,11 +133,13 @@ def _build(
     by_state, by_action = list(listed.states), list(listed.actions)
     met = [(by_state[i], by_action[j], by_state[k]) for i, j, k, _ in listed.rows]
     zeros = [0.0] * len(listed.ends)
-    rewards = {}
+    rewards, averaged = {}, {}
     for name, f in signals.items():
-        values = [_value(name, f, three, *args) for three in [_takes_three(name, f)] for args in met]
-        rewards[name] = expect(S, A, s * A + a, prob, np.array(values + zeros, float))
-    found = ExplicitModel("model", S, A, s, a, s_next, prob, rewards, None, _texts(by_state), _texts(by_action))
+        listed_values = [_value(name, f, three, *args) for three in [_takes_three(name, f)] for args in met]
+        values = np.array(listed_values + zeros, float)
+        rewards[name], averaged[name] = (f(S, A, s * A + a, prob, values) for f in (expect, varies))
+    labels = _texts(by_state), _texts(by_action)
+    found = ExplicitModel("model", S, A, s, a, s_next, prob, rewards, None, *labels, averaged=averaged)
     rho = None
     if start is not None:
         rho = np.zeros(S)

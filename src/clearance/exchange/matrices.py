@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.validation import ORDERS, read_numbers
-from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, match_limits
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, match_limits, varies
 from clearance.finite.cmdp import CMDP
 
 
@@ -57,6 +58,7 @@ def from_matrices(
     model = ExplicitModel(
         "P", S, A, row // A, row % A, entries.col.astype(np.int64), entries.data.astype(float), signals,
         states=names[0], actions=names[1],
+        averaged={name: _varying(x, row, entries, A) for name, x in {"reward": R, **costs}.items()},
     )  # fmt: skip
     return build_cmdp(model, **J, reward="reward", limits=limits, initial=initial)
 
@@ -133,10 +135,7 @@ def _signal(name: str, x: Any, rows: Any, S: int, A: int) -> Array:
 
     rows  the transition matrix [S·A, S]
     """
-    if _is_list_of_matrices(x):
-        x = np.stack([m.toarray() if sparse.issparse(m) else np.asarray(m, float) for m in x])
-    elif sparse.issparse(x):
-        x = x.toarray()
+    x = _dense(x)
     shape = np.shape(np.asarray(x, dtype=object)) if isinstance(x, list | tuple) else np.shape(x)
     if shape == (S,):
         return np.repeat(read_numbers(name, x, ndim=1)[:, None], A, axis=1)
@@ -146,6 +145,23 @@ def _signal(name: str, x: Any, rows: Any, S: int, A: int) -> Array:
     if shape == (S, A):
         return read_numbers(name, x, ndim=2)
     raise InputError(f"{name} has shape {shape}, it must be [S] = ({S},), [S, A] = {(S, A)} or [A, S, S] = {(A, S, S)}")
+
+
+def _dense(x: Any) -> Any:
+    if _is_list_of_matrices(x):
+        return np.stack([m.toarray() if sparse.issparse(m) else np.asarray(m, float) for m in x])
+    return x.toarray() if sparse.issparse(x) else x
+
+
+def _varying(x: Any, row: NDArray[np.int64], entries: Any, A: int) -> NDArray[np.bool_]:
+    """Return where [S, A] the reward or cost x differs between the possible next states of a pair.
+
+    row, entries  the row s·A + a of each transition, and the transition matrix [S·A, S] in coordinates
+    """
+    S, x = entries.shape[1], np.asarray(_dense(x), float)
+    if x.shape != (A, S, S):
+        return np.zeros((S, A), bool)
+    return varies(S, A, row, entries.data, x[row % A, row // A, entries.col])
 
 
 def from_quantecon(

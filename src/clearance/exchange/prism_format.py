@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.exchange.choices import name_choices, start_at
-from clearance.exchange.explicit_model import ExplicitModel, Whole, check_pairs, expect
+from clearance.exchange.explicit_model import ExplicitModel, Whole, check_pairs, expect, varies
 from clearance.exchange.text_lines import TextFile
 
 TOLERANCE = 1e-8
@@ -39,12 +40,12 @@ def read_prism(path: str | Path) -> ExplicitModel:
     s, a, A = np.array(tra.s, np.int64), np.array(action, np.int64)[of_choice], max(action) + 1
     check_pairs(str(path), tra.S, A)
     row, prob = s * A + a, np.array(tra.prob, float)
-    rewards = _read_rewards(Path(path), tra, row, prob, A)
+    rewards, averaged = _read_rewards(Path(path), tra, row, prob, A)
     lab = Path(path).with_suffix(".lab")
     rho = start_at(tra.S, _read_initial(lab, tra.S)) if lab.exists() else None
     return ExplicitModel(
         str(path), tra.S, A, s, a, np.array(tra.s_next, np.int64), prob, rewards, rho, None, actions,
-        place=lambda n: f"line {tra.lines[n]}", tolerance=TOLERANCE,
+        place=lambda n: f"line {tra.lines[n]}", tolerance=TOLERANCE, averaged=averaged,
     )  # fmt: skip
 
 
@@ -121,12 +122,15 @@ def _read_initial(path: Path, S: int) -> list[int]:
     return initial
 
 
-def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int) -> dict[str, Array]:
+def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int) -> tuple[dict[str, Array], Any]:
     """Return the rewards [S, A] of all reward structures by name, each the sum of state and transition rewards.
+
+    Also return by name where [S, A] transition rewards differ between the transitions of one pair.
 
     row, prob  the row s·A + a and the probability of each transition
     """
     found: dict[str, Array] = {}
+    averaged: dict[str, Any] = {}
     for file, fallback in _reward_files(path):
         name, entries = _read_entries(file, tra)
         values = np.zeros(len(prob))
@@ -138,8 +142,9 @@ def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int
             values[[n for n, _ in entries]] = [x for _, x in entries]
             part = expect(tra.S, A, row, prob, values)
         key = name or fallback
+        averaged[key] = averaged.get(key, False) | varies(tra.S, A, row, prob, values)
         found[key] = found[key] + part if key in found else part
-    return found
+    return found, averaged
 
 
 def _reward_files(path: Path) -> list[tuple[Path, str]]:

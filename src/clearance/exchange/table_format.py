@@ -28,6 +28,7 @@ from clearance.exchange.explicit_model import (
     expect,
     index_names,
     split_reward,
+    varies,
 )
 from clearance.exchange.text_lines import read_bytes
 from clearance.finite.cmdp import CMDP
@@ -147,11 +148,13 @@ def _assemble(
     s_next = np.array([state_of[x] for x in cells["next_state"]] + loops, np.int64)
     prob = np.array(cells["probability"] + [1.0] * len(loops), float)
     zeros = [0.0] * len(loops)
-    rewards = {name: expect(S, A, s * A + a, prob, np.array(cells[name] + zeros, float)) for name in wanted}
+    values = {name: np.array(cells[name] + zeros, float) for name in wanted}
+    rewards = {name: expect(S, A, s * A + a, prob, x) for name, x in values.items()}
+    averaged = {name: varies(S, A, s * A + a, prob, x) for name, x in values.items()}
     rho = None if START not in cells or START in wanted else _start(source, places, S, s, cells[START] + zeros, lines)
     return ExplicitModel(
         source, S, A, s, a, s_next, prob, rewards, rho, states, actions,
-        place=lambda n: f"{places} {lines[n]}" if n < len(lines) else "terminal",
+        place=lambda n: f"{places} {lines[n]}" if n < len(lines) else "terminal", averaged=averaged,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InputError
 from clearance.exchange.choices import name_choices, spread, start_at
 from clearance.exchange.drn_format import start_states
-from clearance.exchange.explicit_model import ExplicitModel, check_pairs, describe_cmdp, expect
+from clearance.exchange.explicit_model import ExplicitModel, check_pairs, describe_cmdp, expect, varies
 from clearance.exchange.umb_archive import Archive
 from clearance.finite.cmdp import CMDP
 
@@ -48,9 +48,10 @@ def read_umb(path: str | Path) -> ExplicitModel:
     a, A = np.array(action, np.int64), max(action) + 1
     check_pairs(str(path), S, A)
     choice = np.repeat(np.arange(C), np.diff(to_branches))
-    rewards = {
+    found = {
         name: _reward(umb, key, about, (S, A), s, a, choice, prob) for key, name, about in umb.annotations("rewards")
     }
+    rewards, averaged = ({name: pair[i] for name, pair in found.items()} for i in range(2))
     initial = np.flatnonzero(umb.bits("state-is-initial.bin", S)).tolist() if umb.count("#initial-states") else []
     own = umb.json(OWN) if umb.has(OWN) else {}
     rho, states = start_at(S, initial), umb.valuations(S)
@@ -60,7 +61,7 @@ def read_umb(path: str | Path) -> ExplicitModel:
         states = tuple(_own_list(umb, own, "states", S, str))
     return ExplicitModel(
         str(path), S, A, s[choice], a[choice], s_next, prob, rewards, rho, states, actions,
-        place=lambda n: f"branch-to-probability.bin, branch {n}",
+        place=lambda n: f"branch-to-probability.bin, branch {n}", averaged=averaged,
     )  # fmt: skip
 
 
@@ -74,22 +75,26 @@ def _own_list(umb: Archive, own: dict[str, Any], key: str, n: int, kind: type) -
 def _reward(umb: Archive, key: str, about: dict[str, Any], shape: Any, s: Any, a: Any, choice: Any, prob: Any) -> Any:
     """Return the reward `key` as a table [S, A]: state rewards + choice rewards + expected branch rewards.
 
+    Also return where [S, A] branch rewards differ between the branches of one choice.
+
+
     about         the description of the reward in the index
     shape         (S, A)
     s, a          state and action of each choice
     choice, prob  the choice and the probability of each branch
     """
     S, A = shape
-    total = np.zeros(len(s))
+    total, averaged = np.zeros(len(s)), np.zeros(len(s), bool)
     path = f"annotations/rewards/{key}"
     for where in umb.applies_to(path, about):
         n = {"states": S, "choices": len(s), "branches": len(choice)}[where]
         values = umb.numbers(f"{path}/{where}/values.bin", about.get("type"), n)
         if where == "branches":
             total = total + expect(len(s), 1, choice, prob, values)[:, 0]
+            averaged |= varies(len(s), 1, choice, prob, values)[:, 0]
         else:
             total = total + (values[s] if where == "states" else values)
-    return spread(S, A, s, a, total)
+    return spread(S, A, s, a, total), spread(S, A, s, a, averaged).astype(bool)
 
 
 # ------------------------------------------------------------------------------------------ out

@@ -55,7 +55,7 @@ from clearance.core.validation import (
 )
 
 ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "costs", "available")
-ARRAYS += ("states", "actions", "criterion", "horizon")
+ARRAYS += ("states", "actions", "criterion", "horizon", "averaged")
 PATIENCE = 0.9999  # the discount factor used to choose the order of elimination if the criterion has no discount
 
 
@@ -101,6 +101,8 @@ class CMDP:
     # `recurring` is a mask [S, A] of the pairs that it may take infinitely often under the average criterion.
     allowed: ClassVar[NDArray[np.bool_] | None] = None
     recurring: ClassVar[NDArray[np.bool_] | None] = None
+    # Where a step may give different values of a signal [1+I, S, A], of which h is only the mean; None: nowhere.
+    averaged: ClassVar[NDArray[np.bool_] | None] = None
 
     @not_called("limits", "limit")
     def __init__(
@@ -290,6 +292,8 @@ class CMDP:
             if h_.shape != (1 + I, self.S, self.A):
                 raise InputError(f"h has shape {h_.shape}, the model needs {(1 + I, self.S, self.A)}")
             other.__dict__["h"] = freeze(np.where(self.available, h_, 0.0))
+            if self.averaged is not None:
+                other.__dict__["averaged"] = _still_averaged(self.averaged, self.h, other.h)
         if b is not None:
             b_ = read_numbers("b", b, ndim=1)
             if b_.shape != (I,):
@@ -297,9 +301,22 @@ class CMDP:
             other.__dict__["b"] = freeze(b_)
         return other
 
+    def with_averaged(self, averaged: ArrayLike | None) -> CMDP:
+        """Return the same model, with the knowledge in which steps h is only the mean of what may happen [1+I, S, A].
+
+        Means, optima and certificates do not depend on it. Limits on single episodes are refused for such costs.
+        """
+        mask = np.asarray(False if averaged is None else averaged)
+        if mask.ndim and (mask.shape != self.h.shape or mask.dtype.kind != "b"):
+            raise InputError(f"averaged must be true or false, {self.h.shape}, got {mask.dtype} {mask.shape}")
+        other = self.replace()
+        other.__dict__["averaged"] = mask if mask.any() else None
+        return other
+
     def save(self, path: AnyPath) -> None:
         """Write the model as an `.npz` file of plain arrays, which can be read without executing code."""
         signs = {"costs": np.array(self.costs)} if any(self.costs) else {}
+        signs |= {} if self.averaged is None else {"averaged": self.averaged}
         labels = {"states": self.states, "actions": self.actions}
         signs |= {name: np.array(x, dtype=np.str_) for name, x in labels.items() if x is not None}
         save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays(), **signs})
@@ -339,7 +356,7 @@ class CMDP:
             given |= {"horizon": _whole_number(path, z["horizon"]) if "horizon" in z else None}
             model = cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, order="state", **given)
             object.__setattr__(model, "costs", read_flags("costs", z.get("costs"), model.I))
-            return model
+            return model.with_averaged(z.get("averaged"))
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
 
@@ -356,7 +373,18 @@ def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I, "costs": I}
     labels = {"states": S, "actions": (*shapes.get("r", ()), 0, 0)[1]}
     single = {"gamma": 1, "criterion": 1, "horizon": 1}
+    signals_of["averaged"] = (1 + I) * pairs
     return sparse_P | signals_of | labels | single | {"P": pairs * S, "rho": S, "available": pairs}
+
+
+def _still_averaged(averaged: NDArray[np.bool_], h: Array, new: Array) -> NDArray[np.bool_] | None:
+    """Return for the signals `new` [1+I', S, A] what `averaged` says of the same signals in h [1+I, S, A].
+
+    A signal and its negative, which a cost is, are the same here. Of other signals nothing is known.
+    """
+    same = [[np.array_equal(x, y) or np.array_equal(x, -y) for y in h] for x in new]
+    found = np.stack([averaged[np.array(row)].any(axis=0) for row in same])
+    return found if found.any() else None
 
 
 def _whole_number(path: AnyPath, x: Array) -> int:

@@ -160,12 +160,25 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
     rules  the `Chance` and `CVaR` limits on this cost; the cap is large enough to decide all of them
     """
+    refuse_means(model, name, rules[0])
     cost = np.where(model.available, -model.h[1 + model.names.index(name)], 0.0)
     if cost.min() < 0:
         raise InputError(f"limits: {name} has negative costs; sums so far are counted upwards: add a constant to it")
     unit = find_unit(name, cost)
     steps = np.rint(cost / unit).astype(np.int64)
     return Counter(name, unit, steps, max(_cap(name, rule, unit) for rule in rules))
+
+
+def refuse_means(model: CMDP, name: str, rule: Rule) -> None:
+    """Raise InputError if the model has only the mean of a step's cost `name`, which does not give the limit `rule`."""
+    mask = None if model.averaged is None else model.averaged[1 + model.names.index(name)] & model.available
+    if mask is None or not mask.any():
+        return
+    s, a = (int(x) for x in np.argwhere(mask)[0])
+    state = f"state {s}" if model.states is None else repr(model.states[s])
+    action = f"action {a}" if model.actions is None else repr(model.actions[a])
+    why = f"the cost of {state}, {action} depends on what happens next, and the model keeps only its mean"
+    raise InputError(f"{rule.label(name)}: {why}: put what happened into the state first")
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
@@ -244,6 +257,10 @@ def _build(model: CMDP, asked: list[Any], counters: tuple[Counter, ...], sizes: 
         horizon=model.horizon,
     )
     object.__setattr__(found, "costs", tuple(model.costs[model.names.index(name)] for name, _ in asked))
+    if model.averaged is not None:
+        known = [0, *(1 + model.names.index(name) for name, _ in asked)]
+        limited = np.array([False, *(isinstance(rule, Rule) for _, rule in asked)])
+        found = found.with_averaged(model.averaged[known][:, s] & ~limited[:, None, None])
     return CostProduct(found, model, counters, where.reshape(S, *sizes))
 
 

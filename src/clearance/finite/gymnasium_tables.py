@@ -35,6 +35,16 @@ def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array,
     return P, _expect(t, t.reward), t.rho
 
 
+def gymnasium_varies(env: Any, f: Signal) -> Array:
+    """Return where [S, A] a signal f, as for `gymnasium_signal`, differs between the possible transitions of a pair."""
+    t = _read(env)
+    x = _values(t, f)
+    low, high = np.full((t.S, t.A), np.inf), np.full((t.S, t.A), -np.inf)
+    np.minimum.at(low, (t.s, t.a), x)
+    np.maximum.at(high, (t.s, t.a), x)
+    return low < high
+
+
 def gymnasium_signal(env: Any, f: Signal) -> Array:
     """Return the expected value [S, A] of a signal f(s, a, s', reward, terminated) over the next state s'.
 
@@ -42,8 +52,12 @@ def gymnasium_signal(env: Any, f: Signal) -> Array:
     costs that depend on the whole transition, such as falling, entering or bumping.
     """
     t = _read(env)
+    return _expect(t, _values(t, f))
+
+
+def _values(t: _Table, f: Signal) -> Array:
     listed = zip(t.s.tolist(), t.a.tolist(), t.s_table.tolist(), t.reward.tolist(), t.over.tolist(), strict=True)
-    return _expect(t, np.array([f(*transition) for transition in listed], float))
+    return np.array([f(*transition) for transition in listed], float)
 
 
 class _Table(NamedTuple):

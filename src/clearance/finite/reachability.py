@@ -65,7 +65,9 @@ def limit_reach(
     b = np.append(model.b, sign * (float(limit or 0.0) - inside))
     found = model.replace(h=h, b=b, names=[*model.names, name])
     object.__setattr__(found, "costs", (*cmdp.costs, at_least is None))
-    return found
+    averaged = np.zeros(cmdp.h.shape, bool) if cmdp.averaged is None else cmdp.averaged
+    averaged = np.concatenate([averaged] * (model.S // cmdp.S), axis=1)  # after the set was entered as before
+    return found.with_averaged(np.concatenate([averaged, ((enters > 0) & (enters < 1))[None]]))  # entering is chance
 
 
 def _read_states(cmdp: CMDP, states: Any) -> Mask:

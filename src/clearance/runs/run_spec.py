@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from clearance.certificates.best_mixture import SINGLE
 from clearance.core.criterion import CRITERIA
 from clearance.core.errors import InputError
+from clearance.core.tail_limits import has_tails
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import (
     OneOf,
@@ -180,7 +181,7 @@ class RunSpec:
         for f in fields(self)[1:]:
             found |= dict(self.settings) if f.name == "settings" else {f.name: getattr(self, f.name)}
         found["printed"] = found["printed"] or None
-        return {n: list(v) if isinstance(v, tuple) else v for n, v in found.items() if v is not None}
+        return {n: _as_data(n, v) for n, v in found.items() if v is not None}
 
     def words(self) -> list[str]:
         """Return the command line that starts the same run, as a list of words."""
@@ -316,6 +317,13 @@ class RunSpec:
                 had = "was not given" if before is None else f"was {before}"
                 raise InputError(f"--{name} {value} is not as in the run in {where}, where it {had}: leave it out, or "
                                  "begin another run with --out")  # fmt: skip
+
+
+def _as_data(name: str, value: Any) -> Any:
+    """Return the value of a flag as JSON data; limits on single episodes become their text."""
+    if has_tails(value) and isinstance(value, Mapping):
+        return to_text(name, value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 FLAGS = {f.name: f for f in fields(RunSpec) if "parse" in f.metadata}

@@ -8,7 +8,7 @@ import numpy as np
 
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.finite.cmdp import CMDP
-from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
+from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table, gymnasium_varies
 from clearance.zoo.grid_worlds import DIRECTIONS, cell_names
 
 DRIVING = ("south", "north", "east", "west", "pick-up", "drop-off")
@@ -24,9 +24,17 @@ def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> C
     env = _make("FrozenLake", map_name=f"{size}x{size}", is_slippery=True)
     holes = env.desc.ravel() == b"H"
     P, r, rho = gymnasium_table(env)
-    cost = gymnasium_signal(env, lambda s, a, s_next, reward, over: float(holes[s_next]))
+
+    def gain(s: int, a: int, s_next: int, reward: float, over: bool) -> float:
+        return reward
+
+    def fall(s: int, a: int, s_next: int, reward: float, over: bool) -> float:
+        return float(holes[s_next])
+
+    cost = gymnasium_signal(env, fall)
     labels: Any = {"states": cell_names(size, size), "actions": ["left", "down", "right", "up"], "names": ["holes"]}
-    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=budget, **labels)
+    found = CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=budget, **labels)
+    return found.with_averaged([gymnasium_varies(env, f) for f in (gain, fall)])
 
 
 def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMDP:
@@ -55,7 +63,8 @@ def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMD
     P = np.einsum("w,swat->sat", weight, P[:, turn % 4])
     r, cost = (np.einsum("w,swa->sa", weight, x[:, turn % 4]) for x in (np.maximum(r, -1.0), fall))
     labels: Any = {"states": cell_names(4, 12), "actions": DIRECTIONS, "names": ["falls"]}
-    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=falls, **labels)
+    found = CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=falls, **labels)
+    return found.with_averaged([np.zeros_like(cost, bool), (cost > 0) & (cost < 1)])  # whether one falls is chance
 
 
 def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
