@@ -21,8 +21,8 @@ def inventory(
     State: the stock x = 0..M before ordering (M = `capacity`, 5). Action: the number of units to order, a = 0..M. Units
     that do not fit are not ordered, so y = min(x + a, M) units are on the shelf when the demand D arrives. Sales are
     min(y, D); unmet demand is lost; the next stock is (y − D)⁺.
-    The cost of a step is the expected number of lost sales, so a limit on single episodes, such as P(lost sales > 2), is
-    about the sum of these means and not about the sales lost in an episode.
+    The cost of a step is the expected number of lost sales, so a limit on single episodes, such as P(lost sales > 2),
+    is about the sum of these means and not about the sales lost in an episode.
 
         r = 8 E min(y, D) − (4 + 2(y − x)) 1{y > x} − y          revenue − ordering − holding
         cost = E (D − y)⁺,   limit = (1 − fill_rate) · E D / (1−γ)
