@@ -143,25 +143,9 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
     """
     timed = with_time(cmdp)
     if mixture is None:
-        own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S, timed.model.S - 1))
+        own = RuleEpisodes(timed.model, policy, untimed=cmdp)
         return [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
     return [MixtureEpisodes(timed.model, timed.forward(m)) for m in (mixture, most_likely(mixture))]
-
-
-class _TimedRule:
-    """Run a rule `state -> action` on a model whose states include the time: pass states without the time to the rule.
-
-    S is the number of states without the time. In the state `end`, after the horizon, the rule is not called, because a
-    rule may count its calls.
-    """
-
-    def __init__(self, rule: Rule, S: int, end: int) -> None:
-        self.rule, self.S, self.end = rule, S, end
-        if hasattr(rule, "reset"):
-            self.reset = rule.reset  # type: ignore[attr-defined]
-
-    def __call__(self, x: int) -> Any:
-        return 0 if x == self.end else self.rule(x % self.S)
 
 
 def sampled_scope(cmdp: CMDP, mixture: Mixture | None) -> str:
