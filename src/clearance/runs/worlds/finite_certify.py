@@ -212,10 +212,10 @@ def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
     named = policy_by_names(policy, cmdp)
     if named is not None:
         return named
-    return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
+    return Mixture.of_actions(policy, cmdp.S, cmdp.A) if is_action_vector(policy) else Mixture.single(policy)
 
 
-def _is_action_vector(policy: Any) -> bool:
+def is_action_vector(policy: Any) -> bool:
     """Return whether the policy is given as a vector of whole numbers, one action per state."""
     try:
         found = np.asarray(policy)
