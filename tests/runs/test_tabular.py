@@ -230,7 +230,7 @@ def always_run(obs: Any) -> int:
 
 
 def test_policies_of_a_black_box_are_taken_as_they_come() -> None:
-    """The row for the end may be left out; a rule gets the environment's own observations; what does not fit is told."""
+    """The row for the end may be left out, and a rule gets the environment's own observations."""
     problem = cl.tabular(Corridor, limits=1.0, bounds=([0, 0], [1, 1]), gamma=0.8)
     stay = [cl.certify(problem, p, budget=1e4) for p in ([0] * 4, [0] * 5, np.eye(2)[[0] * 4], np.eye(2)[[0] * 5])]
     assert all(x == stay[0] and x.verdict == "CERTIFIED" for x in stay)
@@ -239,10 +239,9 @@ def test_policies_of_a_black_box_are_taken_as_they_come() -> None:
     for found in run:
         assert found.verdict == "VIOLATED" and found.J_g_lower is not None
         assert abs(found.J_g[0] - truth.J_g[0]) < 0.5
+    ways = r"table \[5, 2\], one row per observation.* the 4 observations, or a rule"
     for wrong in ([0] * 3, np.eye(2)[[0] * 3], {"a": 0}, [[1.0], [0.0]]):
-        with pytest.raises(
-            InputError, match=r"table \[5, 2\], one row per observation.* the 4 observations, or a rule"
-        ):
+        with pytest.raises(InputError, match=ways):
             cl.certify(problem, wrong)
 
 

@@ -178,9 +178,8 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
         return evaluate_exactly(problem, policy)
     if isinstance(problem, TableProblem):
         if not callable(policy):
-            raise InputError(
-                "a table of a cl.tabular problem has no episodes here: use cl.certify, or give a rule `observation -> action`"
-            )
+            ways = "use cl.certify, or give a rule `observation -> action`"
+            raise InputError(f"single episodes of a table of a cl.tabular problem cannot be shown: {ways}")
         problem = problem.gym  # type: ignore[attr-defined]
     n = EPISODES if episodes is None else episodes
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n <= 10**7:

@@ -29,6 +29,7 @@ from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.support_graph import Mask
 
 LONGEST = 2**17  # steps of one episode: more of them are an error, and no certificate results
+PROOF = "use evidence='exact'"  # the way out where samples cannot certify
 PILOT = 64  # episodes that measure the mean length, if it is not known
 PILOT_KEY = np.uint64(2**63 + 21)
 
@@ -154,20 +155,23 @@ class RuleSums(RuleEpisodes):
         return t
 
 
-def check_range(cmdp: CMDP, bounds: tuple[Array, Array]) -> None:
-    """Raise InputError if the range (low, high) of an episode's sum is infinite; name the signals and what to state."""
+def check_range(cmdp: CMDP, bounds: tuple[Array, Array], way_out: str = PROOF) -> None:
+    """Raise InputError if the range (low, high) of an episode's sum is infinite; name the signals and what to state.
+
+    `way_out` says how to do without samples.
+    """
     low, high = bounds
     names = ("the reward", *cmdp.names)
     endless = [names[j] for j in np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))]
     if endless:
-        raise InputError(unbounded_words(endless))
+        raise InputError(unbounded_words(endless, way_out))
 
 
-def unbounded_words(names: Sequence[str]) -> str:
+def unbounded_words(names: Sequence[str], way_out: str = PROOF) -> str:
     add = "add" if len(names) > 1 else "adds"
     return (
         f"a run can go round a cycle in which {' and '.join(names)} {add} up, so sums until absorption have no range, "
-        "and samples cannot certify them: state horizon=H for the first H steps, or use evidence='exact'"
+        f"and samples cannot certify them: state horizon=H for the first H steps, or {way_out}"
     )
 
 

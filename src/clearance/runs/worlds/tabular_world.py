@@ -111,7 +111,7 @@ class TabularWorld(World):
         return Mixture.single(settled.sampler.policy.pi(state.theta))
 
     def certify_policy(self, policy: Any, **how: Any) -> Certificate:
-        """Certify a policy: a table [S, A] of probabilities, a mixture of tables, one action per observation, or a rule.
+        """Certify a policy: a table [S, A], a mixture of tables, one action per observation, or a rule.
 
         A rule gets the environment's own observations. `how` are arguments of `certify`.
         """
