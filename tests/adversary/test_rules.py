@@ -531,7 +531,7 @@ def test_actions_that_are_not_there_are_named_by_step_and_state() -> None:
     """Episodes with a horizon run on states (t, s), which nobody else sees."""
     P = np.zeros((3, 2, 3))
     P[0, :, 1] = P[1, :, 2] = P[2, :, 0] = 1
-    names = {"states": ["a", "b", "c"], "actions": ["stay", "run"]}
+    names: dict[str, Any] = {"states": ["a", "b", "c"], "actions": ["stay", "run"]}
     available = np.array([[False, True], [True, True], [True, False]])
     model = cl.CMDP(P, np.ones((3, 2)), rho=[1, 0, 0], horizon=5, available=available, **names)
     right = (1, 0, 0)
