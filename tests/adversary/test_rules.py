@@ -490,3 +490,53 @@ def test_a_rule_of_a_finite_model_is_not_asked_after_its_horizon() -> None:
     J_g = cl.certify(model, np.eye(2)).J_g  # the rule as a table
     cl.certify(model.replace(b=J_g), rule, evidence="samples", budget=5e3)  # on the limit: it draws many episodes
     assert rule.most == 5
+
+
+def wants_four(a: Any, b: Any, c: Any, d: Any) -> int:
+    return 0
+
+
+class Misspelt:
+    """A rule that looks a key up that is not there, in its second step; with `first`, its reset fails."""
+
+    def __init__(self, first: bool = False) -> None:
+        self.first, self.calls = first, 0
+
+    def reset(self) -> None:
+        if self.first:
+            raise RuntimeError("no arm")
+
+    def __call__(self, obs: Any) -> int:
+        self.calls += 1
+        return 0 if self.calls == 1 else {"left": 0}["letf"]
+
+
+@pytest.mark.parametrize("use", [cl.certify, cl.evaluate, lambda p, rule: cl.solve(p, init=rule, budget=1000)])
+def test_a_rule_that_raises_is_named_with_the_step(use: Any) -> None:
+    problem = cl.gymnasium(Pays(), constraints=lambda o, a, n, i: 0.0, limits=1.0, bounds=([0, 0], [1, 1]), horizon=3)
+    with pytest.raises(InputError, match=r"policy .*:wants_four raised TypeError: .* at step 0, .*takes one argument"):
+        use(problem, wants_four)
+    with pytest.raises(InputError, match=r"policy .*:Misspelt raised KeyError: 'letf' at step 1, observation array"):
+        use(problem, Misspelt())
+    with pytest.raises(InputError, match=r"the reset of policy .*:Misspelt raised RuntimeError: no arm"):
+        use(problem, Misspelt(first=True))
+
+
+def test_a_rule_that_raises_on_a_finite_model_is_named() -> None:
+    with pytest.raises(InputError, match=r":wants_four raised TypeError: .* at step 0, observation \d; .*the state"):
+        cl.certify(cl.zoo.two_state(), wants_four)
+
+
+def test_actions_that_are_not_there_are_named_by_step_and_state() -> None:
+    """Episodes with a horizon run on states (t, s), which nobody else sees."""
+    P = np.zeros((3, 2, 3))
+    P[0, :, 1] = P[1, :, 2] = P[2, :, 0] = 1
+    names: dict[str, Any] = {"states": ["a", "b", "c"], "actions": ["stay", "run"]}
+    available = np.array([[False, True], [True, True], [True, False]])
+    model = cl.CMDP(P, np.ones((3, 2)), rho=[1, 0, 0], horizon=5, available=available, **names)
+    right = (1, 0, 0)
+    assert cl.certify(model, lambda s: right[s], budget=1000).verdict == "CERTIFIED"  # the first state lacks action 0
+    with pytest.raises(InputError, match=r"gave action 1 at step 2, state 2 \(c\), which has no such action$"):
+        cl.certify(model, lambda s: 1)
+    with pytest.raises(InputError, match=r"'run' at step 0, state 0 \(a\).*the number of an action: 1 run$"):
+        cl.certify(model, lambda s: "run")

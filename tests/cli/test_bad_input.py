@@ -249,7 +249,9 @@ MODEL_FILES = {
 
 POLICY_FILES = {
     "no policy file": Kind(nothing, CERTIFY, ("p.npz: no such file",)),
-    "policy file is a model": Kind(npz("p.npz", DENSE, {}), CERTIFY, ("p.npz: pi is missing", "weights [M] and pi")),
+    "policy file is a model": Kind(
+        npz("p.npz", DENSE, {}), CERTIFY, ("p.npz: this is a model, not a policy", "pi [M, S, A]")
+    ),
     "policy for another model": Kind(
         policy(pi=np.full((2, 3, 2), 0.5)), CERTIFY, ("policy has shape (3, 2)", "(2, 2)")
     ),
@@ -344,6 +346,21 @@ COMMANDS = {
         text("mine.py", "def rule(s):\n    return 0\n"),
         "certify two-state mine:rule --evidence exact",
         ("can only be sampled",),
+    ),
+    "a rule on long-run means": Kind(
+        text("mine.py", "def rule(s):\n    return 0\n"),
+        "certify streaming mine:rule",
+        ("give the rule as a table, with one action for each state, or use --horizon H for the first",),
+    ),
+    "exact evidence for a rule on long-run means": Kind(
+        text("mine.py", "def rule(s):\n    return 0\n"),
+        "certify streaming mine:rule --evidence exact",
+        ("give the rule as a table, with one action for each state, or use --horizon H for the first",),
+    ),
+    "a rule of too many arguments": Kind(
+        text("mine.py", "def rule(a, b):\n    return 0\n"),
+        "certify two-state mine:rule",
+        ("policy mine:rule raised TypeError", "at step 0", "a rule takes one argument"),
     ),
     "a rule that is none": Kind(
         text("mine.py", "rule = 3\n"), "certify two-state mine:rule", ("must be a rule", "int")

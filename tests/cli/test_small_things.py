@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from clearance.cli import main
 from clearance.core.errors import InputError
-from clearance.runs.field_values import parse_whole, whole_between
+from clearance.runs.field_values import parse_limits, parse_whole, whole_between
+from clearance.runs.problem_text import InfoCosts
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,21 @@ def test_a_plan_that_can_be_followed_does_not() -> None:
     from clearance.exact.theory_plan import _impossible
 
     assert _impossible(1e12) == () and len(_impossible(1e17)) == 1
+
+
+def test_a_limit_whose_name_has_a_space_is_shown_with_quotes() -> None:
+    with pytest.raises(InputError, match='write --limit "lost sales=2" for an upper limit'):
+        parse_limits("lost sales<=2")
+
+
+def test_a_cost_that_is_not_in_an_empty_info_is_said() -> None:
+    with pytest.raises(InputError, match=r"info has no 'off' \(it has nothing\)"):
+        InfoCosts(("off=info.off",))(None, 0, None, {})
+
+
+def test_a_table_for_a_simulator_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "best.csv").write_text("state,action,probability\n0,0,1\n")
+    from clearance.simulator.policies.rule_mixture import load_mixture  # needs JAX
+
+    with pytest.raises(InputError, match=r"best\.csv: \.csv policies are for finite models"):
+        load_mixture(tmp_path / "best.csv")

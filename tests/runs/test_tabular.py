@@ -223,3 +223,44 @@ def test_what_a_table_cannot_be(settings: dict[str, Any], words: str) -> None:
         cl.tabular(Corridor, limits=1.0, gamma=0.8, **settings)
     with pytest.raises(InputError, match="neither Discrete"):
         cl.tabular("CartPole-v1", constraints=lambda *_: 0.0, limits=1.0, gamma=0.8, bounds=([0, 0], [1, 1]))
+
+
+def always_run(obs: Any) -> int:
+    return 1
+
+
+def test_policies_of_a_black_box_are_taken_as_they_come() -> None:
+    """The row for the end may be left out, and a rule gets the environment's own observations."""
+    problem = cl.tabular(Corridor, limits=1.0, bounds=([0, 0], [1, 1]), gamma=0.8)
+    stay = [cl.certify(problem, p, budget=1e4) for p in ([0] * 4, [0] * 5, np.eye(2)[[0] * 4], np.eye(2)[[0] * 5])]
+    assert all(x == stay[0] and x.verdict == "CERTIFIED" for x in stay)
+    run = [cl.certify(problem, p, budget=3e4) for p in ([1] * 4, always_run)]
+    truth = cl.certify(true_model(1.0), np.eye(2)[[1] * 5])
+    for found in run:
+        assert found.verdict == "VIOLATED" and found.J_g_lower is not None
+        assert abs(found.J_g[0] - truth.J_g[0]) < 0.5
+    ways = r"table \[5, 2\], one row per observation.* the 4 observations, or a rule"
+    for wrong in ([0] * 3, np.eye(2)[[0] * 3], {"a": 0}, [[1.0], [0.0]]):
+        with pytest.raises(InputError, match=ways):
+            cl.certify(problem, wrong)
+
+
+def test_a_black_box_is_checked_evaluated_and_shown() -> None:
+    problem = cl.tabular(Corridor, limits=1.5, bounds=([0, 0], [1, 1]), gamma=0.8)
+    assert cl.check_env(problem).ok
+    seen = cl.evaluate(problem, always_run, episodes=200)
+    truth = cl.certify(true_model(1.5), np.eye(2)[[1] * 5])
+    assert abs(seen.values.mean() + truth.J_g[0]) < 0.5
+    with pytest.raises(InputError, match=r"use cl\.certify, or give a rule"):
+        cl.evaluate(problem, np.eye(2)[[1] * 5])
+    assert repr(problem) == "<TabularProblem Corridor: 4 observations, 2 actions, γ = 0.8; cost ≤ 1.5>"
+
+
+def test_a_budget_that_leaves_no_test_is_answered_with_one_that_does() -> None:
+    """Nothing was measured, so nothing is said to be met, and the advice does not grow with each try."""
+    problem = cl.tabular(Corridor, limits=1.5, bounds=([0, 0], [1, 1]), gamma=0.8)
+    found = cl.solve(problem, budget=10).certificate
+    assert found.episodes == 0 and found.message.startswith("no episode was left for the test, so nothing is known")
+    assert "met every limit" not in found.message
+    advised = float(found.message.split("give about ")[1].split()[0])
+    assert cl.solve(problem, budget=advised).certificate.episodes

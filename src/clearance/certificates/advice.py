@@ -14,6 +14,16 @@ from clearance.certificates.verdict_words import as_written, join_some
 from clearance.core.arrays import Array
 
 MOST = 1e9  # if more episodes than this are needed, no budget is named
+SOME, SHARE = 16, 0.1  # the number of episodes of a first test, and the least share of a budget that is left for them
+
+
+def advise_untested(steps: float, each: float) -> str:
+    """Return one sentence of advice for a run that left no episode for its test: a budget that leaves `SOME`.
+
+    steps  environment steps of the whole run;  each: the mean length of an episode
+    """
+    least = max(2 * steps, ((np.sqrt(SOME) + 2) ** 2 - 4) * each / SHARE)
+    return f"no episode was left for the test, so nothing is known of the policy: give about {least:.2g} steps or more"
 
 
 def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:

@@ -21,9 +21,11 @@ from typing import Any
 import numpy as np
 
 from clearance.core.errors import InputError
+from clearance.core.text import first_line
 
 EPISODES = 64  # the number of episodes that are watched
 DEPTH, OBJECTS = 4, 1000  # the largest depth and number of objects in the search for generators
+TAKES = "a rule takes one argument, the observation (on a finite model, the number of the state)"
 GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 
 
@@ -34,7 +36,7 @@ class WatchedRule:
     """
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
-        self.act, self.episode = rule, 0
+        self.act, self.episode, self.step = rule, 0, 0
         reset = getattr(rule, "reset", None)
         self.reset = reset if callable(reset) else None
         self.began: dict[str, int] = {}
@@ -45,13 +47,13 @@ class WatchedRule:
 
         Generators that the rule does not use are ignored. Warn if other code seeds a generator again.
         """
-        watched, self.episode = self.episode < EPISODES, self.episode + 1
+        watched, self.episode, self.step = self.episode < EPISODES, self.episode + 1, 0
         ended = generator_states(self.act) if watched else {}
         for name, state in self.began.items():
             if ended.get(name, state) != state:
                 self.used[name].add(state)
         if self.reset is not None:
-            self.reset()
+            self._call("reset of ", self.reset)
         self.began = generator_states(self.act) if watched else {}
         for name, state in self.began.items():
             if state in self.used[name]:
@@ -60,10 +62,22 @@ class WatchedRule:
     def choose(self, obs: Any) -> Any:
         """Return the rule's action for the observation `obs`.
 
-        If the rule returns a pair (action, None), as `predict` of Stable-Baselines3 does, return its first entry.
+        If the rule returns a pair (action, None), as `predict` of Stable-Baselines3 does, return its first entry. If
+        the rule raises an exception, raise an InputError that names the step and the observation.
         """
-        action = self.act(obs)
+        action, self.step = self._call("", self.act, obs), self.step + 1
         return action[0] if isinstance(action, tuple) and len(action) == 2 and action[1] is None else action
+
+    def _call(self, what: str, f: Callable[..., Any], *obs: Any) -> Any:
+        try:
+            return f(*obs)
+        except InputError:
+            raise
+        except Exception as e:  # foreign code may raise anything
+            where = f"step {self.step}, observation {_short(obs[0])}" if obs else "the start of an episode"
+            hint = f"; {TAKES}" if obs and isinstance(e, TypeError) else ""
+            said = f"{type(e).__name__}: {first_line(e)}"
+            raise InputError(f"the {what}policy {_name(self.act)} raised {said} at {where}{hint}") from e
 
     def _accuse(self, name: str, *, by_reset: bool) -> None:
         again = (
@@ -73,6 +87,17 @@ class WatchedRule:
             raise InputError(f"policy.reset() seeds a generator again: {again}; seed it once, when the policy is made")
         warnings.warn(f"{again}: the policy or the environment seeds it again in every episode", stacklevel=2)
         self.episode = EPISODES  # warn only once
+
+
+def _name(rule: Any) -> str:
+    """Return `module:name` of a rule, as the command line takes it; for an object it is the name of its class."""
+    rule = rule if hasattr(rule, "__qualname__") else type(rule)
+    return f"{getattr(rule, '__module__', None)}:{rule.__qualname__}"
+
+
+def _short(obs: Any) -> str:
+    text = " ".join(repr(obs).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def generator_states(rule: Any) -> dict[str, int]:

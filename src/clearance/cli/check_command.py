@@ -20,6 +20,7 @@ from clearance.exact.never import never_words
 from clearance.finite.cmdp import CMDP
 from clearance.finite.start_words import start_words
 from clearance.simulator.simulator import Simulator
+from clearance.simulator.table_problem import TableProblem
 
 BAD_INPUT, INFEASIBLE = 2, 3
 
@@ -30,7 +31,8 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    problem = run_flags.read_spec(args).load_problem()
+    problem: Any = run_flags.read_spec(args).load_problem()
+    problem = problem.gym if isinstance(problem, TableProblem) else problem  # type: ignore[attr-defined]
     if isinstance(problem, Simulator):
         return _check_simulator(args, problem)
     if isinstance(problem, CMDP):

@@ -174,6 +174,8 @@ class Mixture:
         if Path(str(path)).suffix.lower() in SUFFIXES:
             return cls._of_table(str(path), cmdp)
         z = read_arrays(path, ("weights", "pi"), None if cmdp is None else partial(most_numbers, cmdp))
+        if "pi" not in z and "r" in read_arrays(path, ("r",)):
+            raise InputError(f"{path}: this is a model, not a policy; a policy file holds weights [M] and pi [M, S, A]")
         if "pi" not in z:
             raise InputError(f"{path}: pi is missing; a policy file holds weights [M] and pi [M, S, A]")
         single = z["pi"].ndim == 2

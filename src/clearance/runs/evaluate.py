@@ -28,6 +28,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import Evaluation
 from clearance.finite.evaluation import evaluate as evaluate_exactly
 from clearance.runs.episode_figure import draw_episodes
+from clearance.simulator.table_problem import TableProblem
 
 EPISODES = 1000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -175,6 +176,11 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
         if episodes is not None:
             raise InputError("episodes is for simulators: a finite model is evaluated exactly; leave it out")
         return evaluate_exactly(problem, policy)
+    if isinstance(problem, TableProblem):
+        if not callable(policy):
+            ways = "use cl.certify, or give a rule `observation -> action`"
+            raise InputError(f"single episodes of a table of a cl.tabular problem cannot be shown: {ways}")
+        problem = problem.gym  # type: ignore[attr-defined]
     n = EPISODES if episodes is None else episodes
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n <= 10**7:
         raise InputError(f"episodes must be a whole number from 2 to 10⁷, got {n!r}")

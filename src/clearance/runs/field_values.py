@@ -191,7 +191,9 @@ def _refuse_comparisons(parts: list[str]) -> None:
         if found[1].startswith(("P(", "CVaR")):
             raise InputError(f"must be P(NAME>C)<=P or CVaR0.9(NAME)<=C for single episodes, got {part!r}")
         lower = found[2] in (">=", ">", "≥")
-        right = f"--b {found[1]}={found[3]} for a lower" if lower else f"--limit {found[1]}={found[3]} for an upper"
+        given = f"{found[1]}={found[3]}"
+        given = f'"{given}"' if " " in given else given
+        right = f"--b {given} for a lower" if lower else f"--limit {given} for an upper"
         raise InputError(f"must be NAME=NUMBER: write {right} limit, got {part!r}")
 
 

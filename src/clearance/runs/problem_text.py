@@ -269,8 +269,10 @@ class InfoCosts:
     def _at(self, name: str, info: Any, keys: list[str]) -> Any:
         for i, key in enumerate(keys):
             if not isinstance(info, Mapping) or key not in info:
-                has = ", ".join(sorted(map(str, info))) if isinstance(info, Mapping) else "no entries"
-                raise InputError(f"--cost {name}: {'.'.join(['info', *keys[:i]])} has no {key!r} (it has {has})")
+                has = ", ".join(sorted(map(str, info))) if isinstance(info, Mapping) else ""
+                raise InputError(
+                    f"--cost {name}: {'.'.join(['info', *keys[:i]])} has no {key!r} (it has {has or 'nothing'})"
+                )
             info = info[key]
         return info
 

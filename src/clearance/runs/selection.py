@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clearance.certificates.advice import advise
+from clearance.certificates.advice import advise, advise_untested
 from clearance.certificates.best_mixture import Single, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import Attempt, Search, best_attempt
 from clearance.certificates.certificate import Certificate
@@ -136,10 +136,17 @@ def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, 
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
     if best.evidence.verdict != "CERTIFIED":
-        words = advise(best.evidence, b, steps, sum(a.evidence.steps for a in attempts), s.names, s.costs)
+        words = _advice(task, search, best, attempts, steps)
         certificate = replace(certificate, verdict="UNDECIDED", message=f"{words}; {note}")
     certificate = replace(certificate, neighbours=world.neighbours(search, run) or None)
     return Selection(best.policy, certificate, attempts, search.steps + search.spent, len(attempts))
+
+
+def _advice(task: Task, search: Search, best: Attempt, attempts: tuple[Attempt, ...], steps: float) -> str:
+    s, seen = task.world.statement, best.evidence
+    if not seen.episodes:
+        return advise_untested(steps, max(s.length, search.episodes(best.policy).episode_steps))
+    return advise(seen, s.b, steps, sum(a.evidence.steps for a in attempts), s.names, s.costs)
 
 
 def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from clearance.certificates.episode_source import Batch
 from clearance.certificates.rule_watch import WatchedRule
+from clearance.certificates.verdict_words import join_some
 from clearance.core.arrays import Array
 from clearance.core.compiled import episodes
 from clearance.core.compiled.alias_tables import alias_cells, draw_error, geometric_tables, pack
@@ -252,11 +253,15 @@ class RuleEpisodes:
 
     The rule is called once per step. If it has a method `reset`, that is called at the start of every episode.
     `declared` are bounds (low, high) of the signals, each [1+I].
+
+    untimed  the model without the time, if the states of `cmdp` are (t, s) = t·S + s and a last one for the end. The
+             rule gets s; at the end it is not called, because a rule may count its calls
     """
 
     cmdp: CMDP
     act: Callable[[int], int]
     declared: tuple[Array, Array] | None = None
+    untimed: CMDP | None = None
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
@@ -301,14 +306,28 @@ class RuleEpisodes:
         return T
 
     def _action(self, s: int) -> int:
-        a = self._watched.choose(s)
+        if self.untimed is not None and s == self.cmdp.S - 1:
+            return int(np.argmax(self.cmdp.available[s]))
+        a = self._watched.choose(s if self.untimed is None else s % self.untimed.S)
         given = np.asarray(a)
         whole = given.size == 1 and given.dtype.kind in "iufb" and float(given.item()).is_integer()
         action = int(given.item()) if whole else -1
         if not (0 <= action < self.cmdp.A and self.cmdp.available[s, action]):
-            name = f" ({self.cmdp.states[s]})" if self.cmdp.states else ""
-            raise InputError(f"policy gave action {a!r} at state {s}{name}, which has no such action")
+            raise self._no_action(s, a)
         return action
+
+    def _no_action(self, s: int, given: Any) -> InputError:
+        """Return the error for a rule that returned `given`, which is no action of the state s of `cmdp`."""
+        model = self.cmdp if self.untimed is None else self.untimed
+        t, state = divmod(s, model.S)
+        step = "" if self.untimed is None else f"step {t}, "
+        name = f" ({model.states[state]})" if model.states else ""
+        hint = ""
+        if not np.issubdtype(np.asarray(given).dtype, np.number):
+            names = model.actions or [""] * model.A
+            known = [f"{a} {names[a]}".strip() for a in np.flatnonzero(self.cmdp.available[s]).tolist()]
+            hint = f"; a rule returns the number of an action: {join_some(known)}"
+        return InputError(f"policy gave action {given!r} at {step}state {state}{name}, which has no such action{hint}")
 
     def _next(self, rng: np.random.Generator, s: int, a: int) -> int:
         row = self.cmdp.rows[[s * self.cmdp.A + a]]

@@ -30,6 +30,7 @@ from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.support_graph import Mask
 
 LONGEST = 2**17  # the largest number of steps of an episode; a longer episode is an error, and there is no certificate
+PROOF = "use evidence='exact'"  # the way out where samples cannot certify
 PILOT = 64  # the number of episodes from which the mean length is estimated if it is not given
 PILOT_KEY = np.uint64(2**63 + 21)
 
@@ -156,23 +157,24 @@ class RuleSums(RuleEpisodes):
         return t
 
 
-def check_range(cmdp: CMDP, bounds: tuple[Array, Array]) -> None:
+def check_range(cmdp: CMDP, bounds: tuple[Array, Array], way_out: str = PROOF) -> None:
     """Raise InputError if the range (low, high) of an episode's sum is infinite.
 
-    The message names the signals whose range is infinite, and how the problem can be stated instead.
+    The message names the signals whose range is infinite, and how the problem can be stated instead. `way_out` says how
+    to do without samples.
     """
     low, high = bounds
     names = ("the reward", *cmdp.names)
     endless = [names[j] for j in np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high))]
     if endless:
-        raise InputError(unbounded_words(endless))
+        raise InputError(unbounded_words(endless, way_out))
 
 
-def unbounded_words(names: Sequence[str]) -> str:
+def unbounded_words(names: Sequence[str], way_out: str = PROOF) -> str:
     add = "add" if len(names) > 1 else "adds"
     return (
         f"a run can go round a cycle in which {' and '.join(names)} {add} up, so sums until absorption have no range, "
-        "and samples cannot certify them: state horizon=H for the first H steps, or use evidence='exact'"
+        f"and samples cannot certify them: state horizon=H for the first H steps, or {way_out}"
     )
 
 

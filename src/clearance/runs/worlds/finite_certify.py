@@ -32,12 +32,13 @@ from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.named_policy import policy_by_names
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
-from clearance.finite.samplers.total_episodes import RuleSums, SumEpisodes, check_range
+from clearance.finite.samplers.total_episodes import PROOF, RuleSums, SumEpisodes, check_range
 
 Rule = Callable[[int], Any]
 AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
 # The same for horizons and totals: the range of an episode's sum is found from the possible transitions.
 WITH_PATHS = f"{AS_SIMULATOR} (its possible transitions bound the sum of an episode)"
+AS_TABLE = "give the rule as a table, with one action for each state"
 FRESH = 2**41  # random streams of certificates: larger than the number of any iteration
 GREEDY_STATES = 10**5  # beyond, certifying the greedy policy too takes as long as everything else together
 # A policy counts as random only if it takes actions other than the most likely one more often than this: in this share
@@ -68,6 +69,8 @@ def certify_finite(
     if mixture is not None:
         mixture.check(cmdp)
     if evidence == "exact":
+        if mixture is None and cmdp.kind == "average":
+            check_samples(cmdp, None, AS_TABLE)
         if mixture is None:
             raise InputError(
                 "a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]"
@@ -76,7 +79,7 @@ def certify_finite(
             raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
         _check_best(cmdp, best)
         return certify_table(cmdp, mixture, best, compare=compare)
-    check_samples(cmdp, mixture)
+    check_samples(cmdp, mixture, AS_TABLE if mixture is None else PROOF)
     declared = None if bounds is None else _read_bounds(cmdp, bounds)
     if mixture is None and executor is not None:
         raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
@@ -110,20 +113,20 @@ def identify_model(cmdp: CMDP) -> str:
     return digest("CMDP", cmdp.arrays())
 
 
-def check_samples(cmdp: CMDP, mixture: Mixture | None = None) -> None:
+def check_samples(cmdp: CMDP, mixture: Mixture | None = None, way_out: str = PROOF) -> None:
     """Raise InputError if samples cannot certify the criterion of the model, because its estimates have no known range.
 
     This holds for long-run means, and for sums until absorption that can grow without bound on a cycle. With a mixture,
-    only the state-action pairs that it can take count.
+    only the state-action pairs that it can take count. `way_out` says how to do without samples.
     """
     if cmdp.kind == "average":
         raise InputError(
             "long-run means cannot be certified from samples without a bound on the time between visits of a state: "
-            "use evidence='exact', or horizon=H for the first H steps"
+            f"{way_out}, or use horizon=H for the first H steps"
         )
     if cmdp.kind == "total":
         every = Mixture.single(cmdp.available / cmdp.available.sum(1, keepdims=True))
-        check_range(cmdp, SumEpisodes(cmdp, mixture or every).bounds)
+        check_range(cmdp, SumEpisodes(cmdp, mixture or every).bounds, way_out)
 
 
 def _total_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
@@ -143,25 +146,9 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
     """
     timed = with_time(cmdp)
     if mixture is None:
-        own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S, timed.model.S - 1))
+        own = RuleEpisodes(timed.model, policy, untimed=cmdp)
         return [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
     return [MixtureEpisodes(timed.model, timed.forward(m)) for m in (mixture, most_likely(mixture))]
-
-
-class _TimedRule:
-    """Run a rule `state -> action` on a model whose states include the time: pass states without the time to the rule.
-
-    S is the number of states without the time. In the state `end`, after the horizon, the rule is not called, because a
-    rule may count its calls.
-    """
-
-    def __init__(self, rule: Rule, S: int, end: int) -> None:
-        self.rule, self.S, self.end = rule, S, end
-        if hasattr(rule, "reset"):
-            self.reset = rule.reset  # type: ignore[attr-defined]
-
-    def __call__(self, x: int) -> Any:
-        return 0 if x == self.end else self.rule(x % self.S)
 
 
 def sampled_scope(cmdp: CMDP, mixture: Mixture | None) -> str:
@@ -228,10 +215,10 @@ def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
     named = policy_by_names(policy, cmdp)
     if named is not None:
         return named
-    return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
+    return Mixture.of_actions(policy, cmdp.S, cmdp.A) if is_action_vector(policy) else Mixture.single(policy)
 
 
-def _is_action_vector(policy: Any) -> bool:
+def is_action_vector(policy: Any) -> bool:
     """Return whether the policy is given as a vector of whole numbers, one action per state."""
     try:
         found = np.asarray(policy)

@@ -31,7 +31,9 @@ from clearance.learning.methods.method_base import Method
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import State
 from clearance.runs.worlds.explored_table import ExploredTable, TableMemory
+from clearance.runs.worlds.finite_certify import is_action_vector
 from clearance.runs.worlds.planned_search import PlannedSearch
+from clearance.runs.worlds.simulator_world import SimulatorWorld
 from clearance.runs.worlds.world import PolicyDescription, ProblemDescription, Settled, Task, World
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
@@ -109,15 +111,17 @@ class TabularWorld(World):
         return Mixture.single(settled.sampler.policy.pi(state.theta))
 
     def certify_policy(self, policy: Any, **how: Any) -> Certificate:
-        """Certify a policy: a table [S, A] of probabilities, or a mixture of tables.
+        """Certify a policy: a table [S, A], a mixture of tables, one action per observation, or a rule.
 
-        `how` are arguments of `certify`.
+        A rule gets the environment's own observations. `how` are arguments of `certify`.
         """
         self.evidence(how["evidence"], None)
         for name in ("best", "compare", "bounds", "base"):
             if how.get(name) is not None:
                 raise InputError(f"{name} is for finite models; the bounds of a table are part of its problem")
-        mixture = policy if isinstance(policy, Mixture) else Mixture.single(policy)
+        if callable(policy):
+            return SimulatorWorld(self.problem.gym).certify_policy(policy, **how)
+        mixture = self._as_tables(policy)
         explored, delta = ExploredTable(self.problem, softmax(self.problem.S, self.problem.A)), how["delta"]
         names = "the reward", *self.statement.names
         source = SteadyEpisodes(explored.episodes(mixture, None, 0.5), self.statement.name, names)
@@ -125,6 +129,31 @@ class TabularWorld(World):
         seen, spent, note = run_test(source, self.statement.b, delta, key, how["budget"], None, how.get("ledger"))
         facts: dict[str, Any] = {"components": mixture.M, "scope": self.scope(mixture), "note": note, "spent": spent}
         return certificate_from(seen, self.statement.b, delta, **facts, **self.limits())
+
+    def _as_tables(self, policy: Any) -> Mixture:
+        """Return the policy as a mixture of tables; the row for the end may be left out, for nothing counts there.
+
+        Raise InputError if the policy does not fit, with the ways to give one.
+        """
+        S, A = self.problem.S, self.problem.A
+        try:
+            if is_action_vector(policy):
+                return Mixture.of_actions(policy if len(policy) == S else np.append(policy, 0), S, A)
+            mixture = policy if isinstance(policy, Mixture) else Mixture.single(policy)
+        except InputError as e:
+            raise InputError(f"{e}; {self._ways}") from None
+        if mixture.pi.shape[1:] == (S - 1, A):
+            end = np.broadcast_to(np.eye(A)[0], (mixture.M, 1, A))
+            return Mixture(mixture.weights, np.concatenate([mixture.pi, end], axis=1))
+        if mixture.pi.shape[1:] != (S, A):
+            raise InputError(f"policy has tables of shape {list(mixture.pi.shape[1:])}; {self._ways}")
+        return mixture
+
+    @property
+    def _ways(self) -> str:
+        S, A = self.problem.S, self.problem.A
+        table = f"a table [{S}, {A}], one row per observation and a last one for the end"
+        return f"give {table}; or one action for each of the {S - 1} observations, or a rule `observation -> action`"
 
     def describe(self) -> ProblemDescription:
         shapes = {"states": self.problem.S, "actions": self.problem.A}

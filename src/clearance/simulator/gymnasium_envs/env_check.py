@@ -14,6 +14,7 @@ from clearance.simulator.gymnasium_envs.env_client import SideProcess
 from clearance.simulator.gymnasium_envs.env_lanes import describe_error
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium, is_object
 from clearance.simulator.gymnasium_envs.lane_independence import draw_actions
+from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 from clearance.simulator.simulator import Steps
 
 SHORT = 64  # steps in every lane of the short random walk before a run
@@ -52,6 +53,7 @@ def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Che
     steps  steps of each parallel environment; an id makes two parallel environments unless `num_envs` is given
     asked  the keyword arguments of `cl.gymnasium` (`constraints`, `limits`, …), if `env` is not a problem
     """
+    env = env.gym if isinstance(env, TabularProblem) else env
     name = env if isinstance(env, str) else type(env).__name__
     if isinstance(env, Gym):
         return _check(env, steps, seed)

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.statement import Bounds, Statement
+from clearance.core.text import visible
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium, read_signal_bounds
 from clearance.simulator.table_problem import TableProblem
 
@@ -50,7 +52,7 @@ class TableShape:
         return at
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TabularProblem(TableProblem):
     """An environment with finitely many observations and actions, made by `cl.tabular`.
 
@@ -63,6 +65,12 @@ class TabularProblem(TableProblem):
     A: int
     first_action: int = 0
     totals: Bounds | None = None
+
+    def __repr__(self) -> str:
+        s = self.statement
+        limits = [bound_words(name, b, cost=c) for name, b, c in zip(s.names, s.b.tolist(), s.costs, strict=True)]
+        size = f"{self.shape.rows:,} observations, {self.A:,} actions, γ = {s.gamma:g}"
+        return f"<TabularProblem {visible(s.name)}: {size}; {join_some(limits) or 'no limits'}>"
 
     @property
     def statement(self) -> Statement:

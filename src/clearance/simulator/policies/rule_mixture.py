@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from clearance.core.atomic_files import save_npz
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.core.network_form import ARRAYS, RULE_NAME, explain_missing_rule, most_numbers
+from clearance.core.policy_tables import SUFFIXES
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.simulator.policies.network_mixture import NetworkActor, NetworkMixture
 
@@ -111,6 +113,8 @@ def rule_name(rule: Any) -> str:
 
 def load_mixture(path: AnyPath) -> NetworkMixture | RuleMixture:
     """Load a policy file: a `RuleMixture` if the file names a rule, else a `NetworkMixture`."""
+    if (suffix := Path(str(path)).suffix.lower()) in SUFFIXES:
+        raise InputError(f"{path}: {suffix} policies are for finite models; those of simulators are .npz files")
     found = read_arrays(path, (*ARRAYS, RULE_NAME), most_numbers)
     if RULE_NAME not in found:
         return NetworkMixture.load(path)
