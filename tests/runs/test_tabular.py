@@ -81,7 +81,7 @@ def test_a_black_box_is_solved_and_certified(env: Any) -> None:
     best, J = cl.optimum(truth), found.policy.J(truth)
     assert found.certificate.verdict == "CERTIFIED" and -J[1] <= limit and found.policy.M <= 2
     assert 0.8 * best.J_r < J[0] <= best.J_r and found.env_steps <= 3.3e4
-    assert "estimated model" in found.certificate.message
+    assert "estimated best reward" in found.certificate.message
 
 
 def test_one_policy_of_a_black_box() -> None:
